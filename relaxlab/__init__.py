@@ -1,0 +1,115 @@
+"""relaxlab: a glass-box Relax.
+
+A compiler, a four-opcode register VM and a paged KV cache, in Python, that you can stop at every
+instruction, run backwards, and look into from a notebook. The names are those of Apache TVM 0.27,
+so that a program moves between the two by changing its imports. Counterpart: the package ``tvm``.
+
+Importing this package is cheap: a sub-package is loaded when its name is first used, so that a
+process which only runs executables never loads the compiler.
+
+Examples
+--------
+>>> import relaxlab as tvm
+>>> tvm.cpu().device_id
+0
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relaxlab import errors as error
+    from relaxlab import instrument as instrument
+    from relaxlab import ir as ir
+    from relaxlab import models as models
+    from relaxlab import relax as relax
+    from relaxlab import runtime as runtime
+    from relaxlab import script as script
+    from relaxlab import target as target
+    from relaxlab import te as te
+    from relaxlab import testing as testing
+    from relaxlab import tirx as tirx
+    from relaxlab import topi as topi
+    from relaxlab import trace as trace
+    from relaxlab import transform as transform
+    from relaxlab import widgets as widgets
+    from relaxlab.ir import IRModule as IRModule
+    from relaxlab.relax import build as compile
+    from relaxlab.runtime import DataType as DataType
+    from relaxlab.runtime import cpu as cpu
+    from relaxlab.runtime import cuda as cuda
+    from relaxlab.runtime import device as device
+    from relaxlab.runtime import get_global_func as get_global_func
+    from relaxlab.runtime import register_global_func as register_global_func
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DataType",
+    "IRModule",
+    "__version__",
+    "compile",
+    "cpu",
+    "cuda",
+    "device",
+    "error",
+    "get_global_func",
+    "instrument",
+    "ir",
+    "models",
+    "register_global_func",
+    "relax",
+    "runtime",
+    "script",
+    "target",
+    "te",
+    "testing",
+    "tirx",
+    "topi",
+    "trace",
+    "transform",
+    "widgets",
+]
+
+# Where each lazy name lives: (module, attribute), with None for the module itself.
+_LAZY: dict[str, tuple[str, str | None]] = {
+    "DataType": ("relaxlab.runtime", "DataType"),
+    "IRModule": ("relaxlab.ir", "IRModule"),
+    "compile": ("relaxlab.relax", "build"),
+    "cpu": ("relaxlab.runtime", "cpu"),
+    "cuda": ("relaxlab.runtime", "cuda"),
+    "device": ("relaxlab.runtime", "device"),
+    "error": ("relaxlab.errors", None),
+    "get_global_func": ("relaxlab.runtime", "get_global_func"),
+    "instrument": ("relaxlab.instrument", None),
+    "ir": ("relaxlab.ir", None),
+    "models": ("relaxlab.models", None),
+    "register_global_func": ("relaxlab.runtime", "register_global_func"),
+    "relax": ("relaxlab.relax", None),
+    "runtime": ("relaxlab.runtime", None),
+    "script": ("relaxlab.script", None),
+    "target": ("relaxlab.target", None),
+    "te": ("relaxlab.te", None),
+    "testing": ("relaxlab.testing", None),
+    "tirx": ("relaxlab.tirx", None),
+    "topi": ("relaxlab.topi", None),
+    "trace": ("relaxlab.trace", None),
+    "transform": ("relaxlab.transform", None),
+    "widgets": ("relaxlab.widgets", None),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load the sub-package or the object behind a lazy name (PEP 562)."""
+    try:
+        module_name, attribute = _LAZY[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    module = import_module(module_name)
+    value: object = module if attribute is None else getattr(module, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
