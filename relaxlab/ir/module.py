@@ -1,0 +1,194 @@
+"""A module: named functions of both languages, and what is known about the whole.
+
+Counterpart: ``tvm.IRModule``. Passes never change the module they are given; they work on a
+:meth:`IRModule.clone` and return the module itself when nothing changed.
+
+Examples
+--------
+>>> IRModule().functions
+{}
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from relaxlab.ir.attrs import DictAttrs
+from relaxlab.ir.expr import Expr, GlobalVar
+from relaxlab.ir.global_info import GlobalInfo
+from relaxlab.ir.node import DEFINES, Node, replace, structural_equal
+from relaxlab.ir.type import PRINTERS
+
+__all__ = ["BaseFunc", "IRModule"]
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class BaseFunc(Expr):
+    """Base of functions; ``attrs`` is a field of every subclass."""
+
+    @property
+    def func_attrs(self) -> DictAttrs:
+        """The function's attributes, an empty map when it has none."""
+        attrs = getattr(self, "attrs", None)
+        return attrs if attrs is not None else DictAttrs()
+
+    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Any:
+        """Return a copy with one attribute (or, given a map, several) set."""
+        pairs = dict(key) if isinstance(key, Mapping) else {key: value}
+        return replace(self, attrs=DictAttrs({**self.func_attrs.fields, **pairs}))
+
+    def without_attr(self, key: str) -> Any:
+        """Return a copy without one attribute; itself if it has none of that name."""
+        if key not in self.func_attrs:
+            return self
+        return replace(self, attrs=self.func_attrs.without_attr(key))
+
+
+class IRModule:
+    """Functions by global variable, in order of insertion, with attributes and global infos.
+
+    Parameters
+    ----------
+    functions
+        Map from :class:`GlobalVar` (or name) to function.
+    attrs
+        Module attributes.
+    global_infos
+        Lists of :class:`GlobalInfo` by kind, such as ``"vdevice"``.
+    """
+
+    __slots__ = ("_by_name", "attrs", "functions", "global_infos")
+
+    def __init__(
+        self,
+        functions: Mapping[Any, BaseFunc] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        global_infos: Mapping[str, list[GlobalInfo] | tuple[GlobalInfo, ...]] | None = None,
+    ) -> None:
+        self.functions: dict[GlobalVar, BaseFunc] = {}
+        self._by_name: dict[str, GlobalVar] = {}
+        self.attrs: dict[str, Any] = dict(attrs or {})
+        self.global_infos: dict[str, tuple[GlobalInfo, ...]] = {
+            key: tuple(value) for key, value in (global_infos or {}).items()
+        }
+        for gvar, func in (functions or {}).items():
+            self.add(GlobalVar(gvar) if isinstance(gvar, str) else gvar, func)
+
+    def add(self, gvar: GlobalVar, func: BaseFunc) -> None:
+        """Add a function under a new global variable.
+
+        Raises
+        ------
+        ValueError
+            If another function has the name.
+        """
+        taken = self._by_name.get(gvar.name_hint)
+        if taken is not None and taken is not gvar:
+            raise ValueError(f"the module already has a function called {gvar.name_hint!r}")
+        self._by_name[gvar.name_hint] = gvar
+        self.functions[gvar] = func
+        if func.ty is not None:
+            gvar.set_ty(func.ty)
+
+    def update_func(self, gvar: GlobalVar, func: BaseFunc) -> None:
+        """Replace (or add) the function of ``gvar``; its place in the order is kept."""
+        self.add(gvar, func)
+
+    def remove(self, gvar: GlobalVar) -> None:
+        """Drop a function; KeyError if it is not in the module."""
+        del self.functions[gvar]
+        del self._by_name[gvar.name_hint]
+
+    def __getitem__(self, key: str | GlobalVar) -> Any:
+        return self.functions[self.get_global_var(key) if isinstance(key, str) else key]
+
+    def __setitem__(self, key: str | GlobalVar, func: BaseFunc) -> None:
+        if isinstance(key, str):
+            key = self._by_name.get(key) or GlobalVar(key)
+        self.add(key, func)
+
+    def __delitem__(self, key: str | GlobalVar) -> None:
+        self.remove(self.get_global_var(key) if isinstance(key, str) else key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_name if isinstance(key, str) else key in self.functions
+
+    def __iter__(self) -> Iterator[GlobalVar]:
+        return iter(self.functions)
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """Return the global variable called ``name``; ValueError naming what exists if none."""
+        try:
+            return self._by_name[name]
+        except KeyError:
+            known = ", ".join(self._by_name) or "none"
+            raise ValueError(f"the module has no function {name!r}; it has: {known}") from None
+
+    def get_global_vars(self) -> list[GlobalVar]:
+        """All global variables in order."""
+        return list(self.functions)
+
+    def functions_items(self) -> list[tuple[GlobalVar, BaseFunc]]:
+        """All (global variable, function) pairs in order."""
+        return list(self.functions.items())
+
+    def clone(self) -> "IRModule":
+        """Return a module with the same functions that can be changed independently."""
+        copy = IRModule.__new__(IRModule)
+        copy.functions = dict(self.functions)
+        copy._by_name = dict(self._by_name)
+        copy.attrs = dict(self.attrs)
+        copy.global_infos = dict(self.global_infos)
+        return copy
+
+    def with_functions(self, changed: Mapping[GlobalVar, BaseFunc]) -> "IRModule":
+        """Return a module with some functions replaced; itself when none differs."""
+        if all(self.functions.get(g) is f for g, f in changed.items()):
+            return self
+        copy = self.clone()
+        for gvar, func in changed.items():
+            copy.add(gvar, func)
+        return copy
+
+    def with_attr(self, key: str, value: Any) -> "IRModule":
+        """Return a copy with one module attribute set."""
+        copy = self.clone()
+        copy.attrs[key] = value
+        return copy
+
+    def structural_equal(self, other: "IRModule", map_free_vars: bool = False) -> bool:
+        """Compare function by function, by name; global variables match by name."""
+        if set(self._by_name) != set(other._by_name):
+            return False
+        if self.attrs != other.attrs or set(self.global_infos) != set(other.global_infos):
+            return False
+        names = sorted(self._by_name)
+        # one tuple, so that the references between functions are matched by the same map
+        left = (tuple(self._by_name[n] for n in names), tuple(self[n] for n in names))
+        right = (tuple(other._by_name[n] for n in names), tuple(other[n] for n in names))
+        return structural_equal(_Module(*left), _Module(*right), map_free_vars)
+
+    def script(self, *, show_meta: bool = False, name: str = "Module") -> str:
+        """Return the module as TVMScript."""
+        return PRINTERS.get("script")(self, show_meta=show_meta, name=name)
+
+    def show(self) -> None:
+        """Print the module as TVMScript."""
+        print(self.script())
+
+    def __str__(self) -> str:
+        return self.script()
+
+    def __repr__(self) -> str:
+        return f"IRModule({', '.join(self._by_name)})"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Module(Node):
+    """A module seen as one node whose global variables are defined by it."""
+
+    gvars: tuple[GlobalVar, ...] = field(metadata=DEFINES)
+    functions: tuple[BaseFunc, ...]
