@@ -51,8 +51,7 @@ class Node:
     """Base of everything in a program: types, expressions, statements, functions."""
 
 
-@cache
-def _roles(cls: type) -> tuple[tuple[str, str], ...]:
+def _find_roles(cls: type) -> tuple[tuple[str, str], ...]:
     """Return (field name, role) for the meaningful fields, in declaration order."""
     return tuple(
         (f.name, f.metadata.get(_ROLE, "child"))
@@ -62,7 +61,7 @@ def _roles(cls: type) -> tuple[tuple[str, str], ...]:
 
 
 #: The walk asks for roles once per class, not once per node.
-_roles: Callable[[type], tuple[tuple[str, str], ...]] = lru_cache(maxsize=None)(_find_roles)
+_roles: Callable[[type], tuple[tuple[str, str], ...]] = cache(_find_roles)
 
 
 def replace(node: N, **changes: Any) -> N:
