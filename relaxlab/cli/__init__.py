@@ -98,7 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words[: words.index("--")] if "--" in words else "--debug" in words
     try:
-        return _dispatch(words)
+        code = _dispatch(words)
+        sys.stdout.flush()
+        return code
     except _Done:
         return 0
     except KeyboardInterrupt:
