@@ -12,7 +12,7 @@ DataType("float32x4")
 """
 
 import re
-from functools import lru_cache
+from functools import cache
 from typing import Any, ClassVar, Final, Union
 
 import ml_dtypes
@@ -54,14 +54,15 @@ _NAMES: Final = {
     17: "float4_e2m1fn",
 }
 _CODES: Final = {name: code for code, name in _NAMES.items()}
-_SMALL_FLOAT_BITS: Final = {code: 8 for code in range(7, 15)} | {15: 6, 16: 6, 17: 4}
+_SMALL_FLOAT_BITS: Final = dict.fromkeys(range(7, 15), 8) | {15: 6, 16: 6, 17: 4}
 _DEFAULT_BITS: Final = {"int": 32, "uint": 32, "float": 32, "handle": 64, "bfloat": 16, "bool": 8}
 _PATTERN: Final = re.compile(
     r"(float8_e\w+?|float6_e\w+?|float4_e\w+?|int|uint|float|bfloat|handle|bool)(\d*)"
     r"(?:x(\d+)|xvscalex(\d+))?"
 )
 _SMALL_FLOAT_PATTERN: Final = re.compile(
-    "(" + "|".join(_NAMES[code] for code in sorted(range(7, 18), key=lambda c: -len(_NAMES[c])))
+    "("
+    + "|".join(_NAMES[code] for code in sorted(range(7, 18), key=lambda c: -len(_NAMES[c])))
     + r")(?:x(\d+)|xvscalex(\d+))?"
 )
 
@@ -85,10 +86,14 @@ class DataType:
     code: int
     bits: int
     lanes: int
+    _text: str
 
     _interned: ClassVar[dict[tuple[int, int, int], "DataType"]] = {}
 
-    def __new__(cls, spelling: Union[str, "DataType", np.dtype[Any], type]) -> "DataType":
+    def __new__(  # noqa: PYI034  # instances are interned, subclasses make no sense
+        cls, spelling: Union[str, "DataType", np.dtype[Any], type]
+    ) -> "DataType":
+        """Return the one object of that type."""
         if isinstance(spelling, DataType):
             return spelling
         if not isinstance(spelling, str):
@@ -185,7 +190,7 @@ class DataType:
         return _numpy_dtype(self)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _parse(text: str) -> tuple[int, int, int]:
     if text in ("", "void"):
         return (3, 0, 0)
@@ -228,14 +233,15 @@ def _spell(code: int, bits: int, lanes: int) -> str:
     return text
 
 
-@lru_cache(maxsize=None)
+@cache
 def _numpy_dtype(dtype: DataType) -> np.dtype[Any]:
     if dtype.lanes == 1:
         if dtype.code == DataTypeCode.BOOL:
             return np.dtype(np.bool_)
         narrow = getattr(ml_dtypes, str(dtype), None)
         if narrow is not None:
-            return np.dtype(narrow)
+            element: np.dtype[Any] = np.dtype(narrow)
+            return element
         if dtype.code in (0, 1, 2) and dtype.bits in (8, 16, 32, 64):
             return np.dtype(str(dtype))
         if dtype.code == DataTypeCode.UINT and dtype.bits == 1:
@@ -243,7 +249,7 @@ def _numpy_dtype(dtype: DataType) -> np.dtype[Any]:
     raise TypeError(f"dtype {str(dtype)!r} has no NumPy element type")
 
 
-@lru_cache(maxsize=None)
+@cache
 def dtype_of(dtype: np.dtype[Any]) -> DataType:
     """Return the data type of a NumPy array's elements."""
     return DataType(dtype.name)

@@ -1,0 +1,1 @@
+"""The Relax virtual machine: bytecode, executable, and the loop that runs it."""
