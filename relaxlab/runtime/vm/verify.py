@@ -58,7 +58,7 @@ RULES: Final = {
 _MAX_FINDINGS: Final = 100
 _MAX_PARAMETERS: Final = 2**20
 _MAX_TIR_REGISTERS: Final = 2**24
-_VISITS_PER_CHUNK: Final = 64
+_MAX_ROUNDS: Final = 64
 _MAX_VISITS: Final = 4_000_000
 _CHUNK_BITS: Final = 2048
 
@@ -602,9 +602,7 @@ def _solve(
     entry[0] = 0
     leave[0] = written[0]
     rounds = 0
-    limit = max(
-        3, min(_VISITS_PER_CHUNK, _MAX_VISITS // (len(order) * (1 + chunks // _CHUNK_BITS)))
-    )
+    limit = max(3, min(_MAX_ROUNDS, _MAX_VISITS // (len(order) * (1 + chunks // _CHUNK_BITS))))
     changed = True
     while changed:
         if rounds == limit:
