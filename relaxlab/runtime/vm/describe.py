@@ -306,9 +306,8 @@ class Describer:
         nan_count: int | None = None
         checksum: int | None = None
         if flat.size <= self.stats_limit:
-            checksum = zlib.crc32(
-                memoryview(np.ascontiguousarray(array).view(np.uint8).reshape(-1))
-            )
+            content: Any = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
+            checksum = zlib.crc32(content)
             nan_count = int(np.isnan(flat).sum()) if flat.dtype.kind == "f" else 0
             if flat.size > nan_count and flat.dtype.kind != "c":
                 minimum = _number(np.fmin.reduce(flat))
