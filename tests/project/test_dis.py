@@ -1,0 +1,58 @@
+"""`relaxlab dis`: the three texts of an executable, from a file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from relaxlab.cli import main
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "vm"
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Return a function which writes a recorded executable to a file, and its recorded texts."""
+
+    def write(name: str) -> tuple[str, dict]:
+        recorded = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+        path = tmp_path / f"{name}.bin"
+        path.write_bytes(bytes.fromhex(recorded["bytes_hex"]))
+        return str(path), recorded
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["cg_if", "eb_loop", "build_symbolic", "eb_undefined_register"])
+def test_dis_prints_what_tvm_prints(program, capsys, name):
+    path, recorded = program(name)
+    assert main(["dis", path]) == 0
+    assert capsys.readouterr().out == recorded["as_text"]
+    assert main(["dis", path, "--python"]) == 0
+    assert capsys.readouterr().out == recorded["as_python"]
+    assert main(["dis", path, "--json"]) == 0
+    forms = json.loads(capsys.readouterr().out)
+    assert forms == {key: recorded[key] for key in ("as_text", "as_python", "stats")}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, ["No such file", "absent.bin"]), (b"nonsense", ["relaxlab: "])]
+)
+def test_a_file_that_is_no_executable_is_one_line(tmp_path, capsys, content, words):
+    path = tmp_path / "absent.bin"
+    if content is not None:
+        path.write_bytes(content)
+    assert main(["dis", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert all(word in error for word in words)
+
+
+def test_a_cut_file_is_one_line_with_the_place(program, capsys):
+    path, _ = program("cg_if")
+    data = Path(path).read_bytes()
+    Path(path).write_bytes(data[: len(data) // 2])
+    assert main(["dis", path]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "byte" in error
