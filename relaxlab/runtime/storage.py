@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 
 from relaxlab.errors import InternalError
 from relaxlab.runtime.container import ShapeTuple
+from relaxlab.runtime.describe import Describer, StorageValue
 from relaxlab.runtime.device import Device
 from relaxlab.runtime.dtype import DataType, DataTypeCode
 from relaxlab.runtime.tensor import Tensor, require_cpu
-from relaxlab.runtime.vm.describe import Describer, StorageValue
 
 __all__ = [
     "Allocator",

@@ -40,7 +40,7 @@ Examples
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from relaxlab.runtime.vm.describe import (
+from relaxlab.runtime.describe import (
     FunctionValue,
     ObjectValue,
     ScalarValue,
