@@ -3,6 +3,7 @@
 Counterpart: ``tvm.ir``.
 """
 
+from relaxlab.ir import prim_ops
 from relaxlab.ir.attrs import Attrs, DictAttrs
 from relaxlab.ir.expr import (
     Call,
@@ -58,6 +59,8 @@ from relaxlab.ir.prim import (
     TensorLoad,
     TensorRegion,
 )
+from relaxlab.ir.prim_functor import free_vars, post_order_visit, substitute
+from relaxlab.ir.prim_intrinsics import CallEffectKind, call_intrin
 from relaxlab.ir.source import Span
 from relaxlab.ir.target import Target
 from relaxlab.ir.transform import (
@@ -95,6 +98,7 @@ __all__ = [
     "BinaryExpr",
     "Broadcast",
     "Call",
+    "CallEffectKind",
     "Cast",
     "CompareExpr",
     "DictAttrs",
@@ -143,13 +147,18 @@ __all__ = [
     "Type",
     "VDevice",
     "Var",
+    "call_intrin",
     "children",
+    "free_vars",
     "is_void",
     "map_children",
     "module_pass",
+    "post_order_visit",
+    "prim_ops",
     "register_op",
     "replace",
     "structural_equal",
     "structural_hash",
+    "substitute",
     "with_ty",
 ]
