@@ -126,14 +126,26 @@ def _index_dtype(dtype: DataType) -> bool:
     return dtype.is_int and dtype.bits in (32, 64)
 
 
+def _folds_mod(dtype: DataType) -> bool:
+    # TVM leaves remainders of narrow signed literals to run time
+    return dtype.is_uint or _index_dtype(dtype)
+
+
 def _no_zero(value: Expr) -> None:
     if _is_zero(value):
         raise InternalError("division by zero: the divisor is the literal 0")
 
 
-def _integers(a: Expr, b: Expr, name: str) -> None:
-    if not (a.dtype.is_int or a.dtype.is_uint):
-        raise InternalError(f"{name} needs integer operands, got {str(a.dtype)!r}: {a!r} and {b!r}")
+def _integers(a: Any, b: Any, name: str, boolean: bool = False) -> tuple[Expr, Expr]:
+    """Match two operands, both of which must be integers (or boolean) before they meet."""
+    operands = (as_operand(a), as_operand(b))
+    for operand in operands:
+        dtype = scalar_dtype(operand)
+        if not (dtype.is_int or dtype.is_uint or (boolean and dtype.is_bool)):
+            raise InternalError(
+                f"{name} needs integer operands, got one of dtype {str(dtype)!r}: {operand!r}"
+            )
+    return match_dtypes(*operands)
 
 
 # ---------------------------------------------------------------- arithmetic
@@ -185,10 +197,8 @@ def multiply(a: Any, b: Any) -> Expr:
 
 def negative(a: Any) -> Expr:
     """Return ``-a``, written ``a * -1`` as in TVM."""
-    a = as_operand(a)
-    if isinstance(a, IntImm):
-        return _fold_int(-a.value, a)
-    return multiply(a, cast(a.dtype, -1) if a.dtype.is_float else const(-1, a.dtype))
+    x = as_operand(a)
+    return multiply(x, cast(scalar_dtype(x), -1))
 
 
 def div(a: Any, b: Any) -> Expr:
@@ -206,8 +216,8 @@ def div(a: Any, b: Any) -> Expr:
 
 def divide(a: Any, b: Any) -> Expr:
     """Mean ``a / b`` in Python: refused on signed integers, where it would be ambiguous."""
-    x, y = match_dtypes(a, b)
-    if x.dtype.is_int:
+    x, y = as_operand(a), as_operand(b)
+    if scalar_dtype(x).is_int and scalar_dtype(y).is_int:
         raise RuntimeError(
             "integers divide in several ways: say tirx.div or truncdiv (towards zero), or "
             "floordiv / // (towards minus infinity)"
@@ -217,8 +227,7 @@ def divide(a: Any, b: Any) -> Expr:
 
 def truncdiv(a: Any, b: Any) -> Expr:
     """Return the integer quotient rounded towards zero."""
-    x, y = match_dtypes(a, b)
-    _integers(x, y, "truncdiv")
+    x, y = _integers(a, b, "truncdiv")
     return div(x, y)
 
 
@@ -227,9 +236,9 @@ def truncmod(a: Any, b: Any) -> Expr:
     x, y = match_dtypes(a, b)
     if not x.dtype.is_float:
         _no_zero(y)
+        if isinstance(x, IntImm) and isinstance(y, IntImm) and _folds_mod(x.dtype):
+            return _fold_int(trunc_mod(x.value, y.value), x)
         if _index_dtype(x.dtype):
-            if isinstance(x, IntImm) and isinstance(y, IntImm):
-                return _fold_int(trunc_mod(x.value, y.value), x)
             if _is_zero(x):
                 return x
             if _is_one(y):
@@ -239,8 +248,7 @@ def truncmod(a: Any, b: Any) -> Expr:
 
 def floordiv(a: Any, b: Any) -> Expr:
     """Return the integer quotient rounded towards minus infinity."""
-    x, y = match_dtypes(a, b)
-    _integers(x, y, "floordiv")
+    x, y = _integers(a, b, "floordiv")
     _no_zero(y)
     if isinstance(x, IntImm) and isinstance(y, IntImm):
         return _fold_int(x.value // y.value, x)
@@ -249,14 +257,16 @@ def floordiv(a: Any, b: Any) -> Expr:
 
 def floormod(a: Any, b: Any) -> Expr:
     """Return the remainder that goes with :func:`floordiv`."""
-    x, y = match_dtypes(a, b)
-    _integers(x, y, "floormod")
+    x, y = _integers(a, b, "floormod")
     _no_zero(y)
-    if isinstance(x, IntImm) and isinstance(y, IntImm):
+    if isinstance(x, IntImm) and isinstance(y, IntImm) and _folds_mod(x.dtype):
         return _fold_int(x.value % y.value, x)
-    if _is_zero(x):
-        return x
-    return const(0, x.dtype) if _is_one(y) else FloorMod(x, y)
+    if _index_dtype(x.dtype):
+        if _is_zero(x):
+            return x
+        if _is_one(y):
+            return const(0, x.dtype)
+    return FloorMod(x, y)
 
 
 def indexdiv(a: Any, b: Any) -> Expr:
@@ -271,7 +281,8 @@ def indexmod(a: Any, b: Any) -> Expr:
 
 def ceildiv(a: Any, b: Any) -> Expr:
     """Return the integer quotient rounded towards plus infinity: ``(a + b - 1) // b``."""
-    return floordiv(subtract(add(a, b), 1), b)
+    total = add(a, b)
+    return floordiv(subtract(total, const(1, total.dtype)), b)
 
 
 def max(a: Any, b: Any) -> Expr:
@@ -391,10 +402,13 @@ def _chain(function: Callable[[Any, Any], Expr], conditions: tuple[Any, ...], na
 
 
 def _bits(name: str, a: Any, b: Any, function: Callable[[int, int], int], boolean: bool) -> Expr:
-    x, y = match_dtypes(a, b)
+    # a Python int takes the dtype of the other operand, whatever its own would be
+    if type(a) is int and isinstance(b, Expr):
+        a = const(a, scalar_dtype(b))
+    elif type(b) is int and isinstance(a, Expr):
+        b = const(b, scalar_dtype(a))
+    x, y = _integers(a, b, name, boolean)
     dtype = x.dtype
-    if not (dtype.is_int or dtype.is_uint or (boolean and dtype.is_bool)):
-        raise InternalError(f"{name} needs integer operands, got {str(dtype)!r}: {x!r} and {y!r}")
     if name.startswith("shift") and isinstance(y, IntImm) and not 0 <= y.value < dtype.bits:
         raise InternalError(
             f"{name}: the shift amount must be 0 to {dtype.bits - 1} for {dtype}, got {y.value}"
