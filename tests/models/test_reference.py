@@ -7,7 +7,7 @@ import pytest
 
 from relaxlab.models import reference, tiny
 from relaxlab.models.reference import ReferenceLlama, greedy
-from tests.models.conftest import interleaved
+from tests.models.llama_gguf import interleaved
 
 PROMPT = [504, 3575, 282, 4649, 314]
 # Greedy tokens of llama.cpp for "The capital of France is".
