@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relaxlab.errors import InternalError
+from relaxlab.runtime.vm.assignment import Flow, undefined_reads
 from relaxlab.runtime.vm.bytecode import (
     FIRST_SPECIAL_REGISTER,
     VM_REGISTER,
@@ -58,9 +59,6 @@ RULES: Final = {
 _MAX_FINDINGS: Final = 100
 _MAX_PARAMETERS: Final = 2**20
 _MAX_TIR_REGISTERS: Final = 2**24
-_MAX_ROUNDS: Final = 64
-_MAX_VISITS: Final = 4_000_000
-_CHUNK_BITS: Final = 2048
 
 _Words = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
@@ -338,8 +336,11 @@ def _operand_problems(ex: "VMExecutable", code: _Code) -> Iterator[Finding]:
                 f"it has {int(arity[callee[i]])} parameters"
             ),
         )
+        dropped = ~missing & (kinds[known] == VMFuncKind.VM_FUNC) & (dst >= FIRST_SPECIAL_REGISTER)
+        # a well-formed table is certain here, a well-formed callee is not: see _gives_nothing
+        empty = [i for i in np.unique(callee[dropped]).tolist() if _gives_nothing(ex, code, i)]
         yield from findings(
-            ~missing & (kinds[known] == VMFuncKind.VM_FUNC) & (dst >= FIRST_SPECIAL_REGISTER),
+            dropped & ~np.isin(callee, np.array(empty, dtype=np.int64)),
             calls,
             at + 1,
             "sentinel",
@@ -383,6 +384,40 @@ def _operand_problems(ex: "VMExecutable", code: _Code) -> Iterator[Finding]:
         reads = code.is_op(opcode)
         reads = reads[owned[reads]]
         yield from registers(reads, code.offset[reads] + 1, code.word(reads, 1), allowed, role)
+
+
+def _gives_nothing(ex: "VMExecutable", code: _Code, index: int) -> bool:
+    """Whether every Ret of a function returns None or an empty tuple for certain.
+
+    Compilers call a function of that type with a void destination. (TVM's machine fails when such
+    a call returns; ours drops the result.)
+    """
+    info = ex.func_table[index]
+    low, high = info.start_instr, info.end_instr
+    data, names = code.data, [entry.name for entry in ex.func_table]
+    writers: dict[int, list[int]] = {}
+    pending: list[int] = []
+    for at, opcode in zip(code.offset[low:high].tolist(), code.opcode[low:high], strict=True):
+        if opcode == Opcode.CALL:
+            writers.setdefault(int(data[at + 1]), []).append(at)
+        elif opcode == Opcode.RET:
+            pending.append(int(data[at + 1]))
+    seen: set[int] = set()
+    while pending:
+        register = pending.pop()
+        if register in seen or register == VOID_REGISTER:
+            continue
+        seen.add(register)
+        if register < info.num_args or register not in writers:
+            return False
+        for at in writers[register]:
+            callee, count = int(data[at + 2]), int(data[at + 3])
+            name = names[callee] if 0 <= callee < len(names) else ""
+            if name == "vm.builtin.copy" and count == 1 and data[at + 4] <= VOID_REGISTER:
+                pending.append(int(data[at + 4]))
+            elif count or name not in ("vm.builtin.null_value", "vm.builtin.make_tuple"):
+                return False
+    return True
 
 
 def _jump_problems(ex: "VMExecutable", code: _Code) -> Iterator[Finding]:
@@ -438,185 +473,37 @@ def _assignment_problems(ex: "VMExecutable", code: _Code) -> Iterator[Finding]:
     write_register = code.word(write_pc, 1)
     kept = write_register < FIRST_SPECIAL_REGISTER
     write_pc, write_register = write_pc[kept], write_register[kept]
+    false_offset = np.zeros(len(code.opcode), dtype=np.int64)
+    branches = code.is_op(Opcode.IF)
+    false_offset[branches] = code.word(branches, 2)
     for info in ex.func_table:
         if info.kind != VMFuncKind.VM_FUNC:
             continue
         reads = slice(*np.searchsorted(read_pc, [info.start_instr, info.end_instr]).tolist())
         writes = slice(*np.searchsorted(write_pc, [info.start_instr, info.end_instr]).tolist())
         local = read_register[reads] >= info.num_args  # parameters are always written
-        problem = _Flow(ex, code, info).check(
-            read_pc[reads][local],
-            read_at[reads][local],
-            read_register[reads][local],
+        pcs, places, registers = (one[reads][local] for one in (read_pc, read_at, read_register))
+        span = slice(info.start_instr, info.end_instr)
+        flow = Flow(
+            info.start_instr,
+            code.opcode[span],
+            code.data[code.offset[span] + 1],
+            false_offset[span],
+        )
+        found = undefined_reads(
+            flow,
+            info.register_file_size,
+            pcs,
+            registers,
             write_pc[writes],
             write_register[writes],
         )
-        yield from problem
-
-
-class _Flow:
-    """Definite assignment in one function, block by block.
-
-    Inside a block a read must follow a write; a read before any write of its block is *exposed*
-    and must be written on every path into the block. Only registers with exposed reads need the
-    data-flow analysis; straight-line code needs none.
-    """
-
-    def __init__(self, ex: "VMExecutable", code: _Code, info: VMFuncInfo) -> None:
-        self.code, self.info = code, info
-        low, high = info.start_instr, info.end_instr
-        opcode = code.opcode[low:high]
-        pcs = np.arange(low, high, dtype=np.int64)
-        ends = opcode != Opcode.CALL
-        leader = np.zeros(high - low + 1, dtype=np.bool_)
-        leader[0] = True
-        leader[1:][ends] = True
-        goto, branch = pcs[opcode == Opcode.GOTO], pcs[opcode == Opcode.IF]
-        self.goto_target = goto + code.word(goto, 1)
-        self.branch_target = branch + code.word(branch, 2)
-        leader[self.goto_target - low] = True
-        leader[self.branch_target - low] = True
-        self.starts: _Words = np.flatnonzero(leader[:-1]) + low
-        self.goto, self.branch = goto, branch
-
-    def block_of(self, pcs: _Words) -> _Words:
-        return np.searchsorted(self.starts, pcs, side="right") - 1
-
-    def predecessors(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the blocks before and after each block."""
-        count = len(self.starts)
-        after: list[list[int]] = [[] for _ in range(count)]
-        last = np.append(self.starts[1:], self.info.end_instr) - 1
-        falls = np.isin(self.code.opcode[last], (int(Opcode.CALL), int(Opcode.IF)))
-        for block in np.flatnonzero(falls).tolist():
-            after[block].append(block + 1)
-        for sources, targets in (
-            (self.goto, self.goto_target),
-            (self.branch, self.branch_target),
-        ):
-            pairs = zip(
-                self.block_of(sources).tolist(), self.block_of(targets).tolist(), strict=True
+        if found is None:
+            message = "its jumps are too entangled to check that registers are written before use"
+            yield Finding(info.name, info.start_instr, None, "complexity", message)
+            continue
+        for i in found[:_MAX_FINDINGS].tolist():
+            message = (
+                f"register %{int(registers[i])} is read, but some path to here does not write it"
             )
-            for source, target in pairs:
-                after[source].append(target)
-        before: list[list[int]] = [[] for _ in range(count)]
-        for source, targets_ in enumerate(after):
-            for target in targets_:
-                before[target].append(source)
-        return before, after
-
-    def check(
-        self,
-        read_pc: _Words,
-        read_at: _Words,
-        read_register: _Words,
-        write_pc: _Words,
-        write_register: _Words,
-    ) -> Iterator[Finding]:
-        width = self.info.register_file_size + 1
-        read_block, write_block = self.block_of(read_pc), self.block_of(write_pc)
-        # first write of each register in each block, as a sorted table of keys
-        keys, first = np.unique(write_block * width + write_register, return_index=True)
-        read_key = read_block * width + read_register
-        slot = np.searchsorted(keys, read_key)
-        slot_ok = slot < len(keys)
-        hit = np.zeros(len(read_key), dtype=np.bool_)
-        hit[slot_ok] = keys[slot[slot_ok]] == read_key[slot_ok]
-        earlier = np.zeros(len(read_key), dtype=np.bool_)
-        # a Call reads its arguments before it writes, so the write must be strictly earlier
-        earlier[hit] = write_pc[first[slot[hit]]] < read_pc[hit]
-        exposed = np.flatnonzero(~earlier)
-        if not len(exposed):
-            return
-        before, after = self.predecessors()
-        order = _reverse_postorder(after)
-        reachable = np.zeros(len(self.starts), dtype=np.bool_)
-        reachable[order] = True
-        exposed = exposed[reachable[read_block[exposed]]]
-        wanted = np.unique(read_register[exposed])
-        for start in range(0, len(wanted), _CHUNK_BITS):
-            chunk = wanted[start : start + _CHUNK_BITS]
-            written = self._written(chunk, write_block, write_register)
-            entry = _solve(order, before, written, (1 << len(chunk)) - 1, len(wanted))
-            if entry is None:
-                yield Finding(
-                    self.info.name,
-                    self.info.start_instr,
-                    None,
-                    "complexity",
-                    "its jumps are too entangled to check that registers are written before use",
-                )
-                return
-            position = {int(number): bit for bit, number in enumerate(chunk)}
-            for i in exposed.tolist():
-                bit = position.get(int(read_register[i]))
-                if bit is None or entry[int(read_block[i])] >> bit & 1:
-                    continue
-                yield Finding(
-                    self.info.name,
-                    int(read_pc[i]),
-                    int(read_at[i]),
-                    "definite-assignment",
-                    f"register %{int(read_register[i])} is read, "
-                    "but some path to here does not write it",
-                )
-
-    def _written(self, chunk: _Words, write_block: _Words, write_register: _Words) -> list[int]:
-        """Return the set of registers that each block writes, as bits in the order of ``chunk``."""
-        written = [0] * len(self.starts)
-        bit = np.searchsorted(chunk, write_register)
-        bit[bit == len(chunk)] = 0
-        matches = np.flatnonzero(chunk[bit] == write_register)
-        pairs = zip(write_block[matches].tolist(), bit[matches].tolist(), strict=True)
-        for block, position in pairs:
-            written[block] |= 1 << position
-        return written
-
-
-def _reverse_postorder(after: list[list[int]]) -> list[int]:
-    """Return the blocks reachable from the first one, each before its successors where possible."""
-    seen = [False] * len(after)
-    seen[0] = True
-    order: list[int] = []
-    stack = [(0, iter(after[0]))]
-    while stack:
-        block, successors = stack[-1]
-        for successor in successors:
-            if not seen[successor]:
-                seen[successor] = True
-                stack.append((successor, iter(after[successor])))
-                break
-        else:
-            stack.pop()
-            order.append(block)
-    order.reverse()
-    return order
-
-
-def _solve(
-    order: list[int], before: list[list[int]], written: list[int], everything: int, chunks: int
-) -> list[int] | None:
-    """Return what is surely written at the entry of each block, or None if it takes too long."""
-    entry = [everything] * len(written)
-    leave = [everything] * len(written)
-    entry[0] = 0
-    leave[0] = written[0]
-    rounds = 0
-    limit = max(3, min(_MAX_ROUNDS, _MAX_VISITS // (len(order) * (1 + chunks // _CHUNK_BITS))))
-    changed = True
-    while changed:
-        if rounds == limit:
-            return None
-        rounds += 1
-        changed = False
-        for block in order:
-            if block == 0:
-                continue
-            known = everything
-            for previous in before[block]:
-                known &= leave[previous]
-            if known != entry[block]:
-                entry[block] = known
-                leave[block] = known | written[block]
-                changed = True
-    return entry
+            yield Finding(info.name, int(pcs[i]), int(places[i]), "definite-assignment", message)

@@ -333,6 +333,50 @@ def test_definite_assignment_agrees_with_walking_all_paths(seed):
     assert {(f.pc, int(ex.instr_data[f.word])) for f in found} == expected
 
 
+# ---- results that are dropped --------------------------------------------------------------
+
+
+def nothing_made(ib):
+    ib.emit_call("vm.builtin.make_tuple", dst=1)
+    ib.emit_ret(ib.r(1))
+
+
+def nothing_from_both_branches(ib):
+    ib.emit_if(ib.r(0), 4)
+    ib.emit_call("vm.builtin.null_value", dst=1)
+    ib.emit_call("vm.builtin.copy", [ib.r(1)], dst=2)
+    ib.emit_goto(2)
+    ib.emit_call("vm.builtin.copy", [ib.void_arg()], dst=2)
+    ib.emit_ret(ib.r(2))
+
+
+def something_from_one_branch(ib):
+    nothing_from_both_branches(ib)
+    ib.set_word(ib.num_instructions - 2, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("inner", "ok"),
+    [
+        (lambda ib: ib.emit_ret(ib.void_arg()), True),
+        (nothing_made, True),
+        (nothing_from_both_branches, True),
+        (something_from_one_branch, False),
+        (lambda ib: ib.emit_ret(ib.r(0)), False),
+        (lambda ib: (ib.emit_call("host", dst=1), ib.emit_ret(ib.r(1))), False),
+        (lambda ib: (ib.emit_call("vm.builtin.copy", [ib.imm(1)], dst=1), ib.emit_ret(1)), False),
+    ],
+)
+def test_only_a_result_that_is_nothing_for_certain_may_be_dropped(inner, ok):
+    ib = ExecBuilder()
+    with ib.function("inner", 1):
+        inner(ib)
+    with ib.function("outer", 1):
+        ib.emit_call("inner", [ib.r(0)])
+        ib.emit_ret(ib.r(0))
+    assert (rules(ib.get()) == set()) is ok
+
+
 # ---- size -----------------------------------------------------------------------------------
 
 
