@@ -1,0 +1,449 @@
+"""Walking and rewriting Relax programs.
+
+:class:`ExprVisitor` walks; :class:`ExprMutator` rebuilds through a block builder, so that what a
+pass returns is in normal form and typed, and hands back the very same object when nothing
+changed. A subclass overrides the methods of the nodes it cares about, named as in TVM
+(``visit_call_``, ``visit_var_binding_``, ...); calling ``super()`` goes on with the default.
+Counterpart: ``tvm.relax.expr_functor``.
+
+Examples
+--------
+>>> class CountCalls(ExprVisitor):
+...     def __init__(self):
+...         self.count = 0
+...     def visit_call_(self, op):
+...         self.count += 1
+...         super().visit_call_(op)
+"""
+
+from typing import Any, TypeVar
+
+from relaxlab.ir import (
+    Call,
+    Expr,
+    GenericConst,
+    GlobalVar,
+    IRModule,
+    Op,
+    PrimType,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Type,
+    Var,
+    replace,
+)
+from relaxlab.relax.block_builder import BlockBuilder
+from relaxlab.relax.expr import (
+    Binding,
+    BindingBlock,
+    DataflowBlock,
+    DataflowVar,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    VarBinding,
+)
+
+__all__ = ["ExprMutator", "ExprVisitor", "PyExprMutator", "PyExprVisitor", "mutator", "visitor"]
+
+C = TypeVar("C", bound=type)
+
+#: The method that handles each kind of node; scalar expressions share ``visit_prim_expr_``.
+_METHODS: dict[type, str] = {
+    Call: "visit_call_",
+    DataflowVar: "visit_dataflow_var_",
+    ExternFunc: "visit_extern_func_",
+    Function: "visit_function_",
+    GenericConst: "visit_constant_",
+    GlobalVar: "visit_global_var_",
+    If: "visit_if_",
+    Op: "visit_op_",
+    SeqExpr: "visit_seq_expr_",
+    ShapeExpr: "visit_shape_expr_",
+    StringImm: "visit_string_imm_",
+    Tuple: "visit_tuple_",
+    TupleGetItem: "visit_tuple_getitem_",
+    Var: "visit_var_",
+}
+
+
+def _method(expr: Expr) -> str:
+    name = _METHODS.get(type(expr))
+    if name is None or (name == "visit_call_" and _is_scalar_call(expr)):
+        return "visit_prim_expr_"
+    return name
+
+
+def _is_scalar_call(expr: Expr) -> bool:
+    # T.exp(n) and its like are leaves of Relax, although they are calls
+    return (
+        isinstance(expr, Call)
+        and isinstance(expr.op, Op)
+        and isinstance(expr.ty, PrimType)
+        and not expr.op.name.startswith("relax.")
+    )
+
+
+class ExprVisitor:
+    """Visits every node once, bindings in order, a binding's variable after its value."""
+
+    def visit_expr(self, expr: Expr) -> None:
+        """Visit any expression."""
+        getattr(self, _method(expr))(expr)
+
+    def visit_leaf_(self, op: Expr) -> None:
+        """Visit a leaf: what ``visit_var_`` and the like do unless overridden."""
+
+    def visit_var_(self, op: Var) -> None:
+        """Visit a use of a variable."""
+        self.visit_leaf_(op)
+
+    def visit_dataflow_var_(self, op: DataflowVar) -> None:
+        """Visit a use of a dataflow variable; as any variable unless overridden."""
+        self.visit_var_(op)
+
+    def visit_global_var_(self, op: GlobalVar) -> None:
+        """Visit a reference to a function of the module."""
+        self.visit_leaf_(op)
+
+    def visit_extern_func_(self, op: ExternFunc) -> None:
+        """Visit an external function."""
+        self.visit_leaf_(op)
+
+    def visit_op_(self, op: Op) -> None:
+        """Visit an operator."""
+        self.visit_leaf_(op)
+
+    def visit_constant_(self, op: GenericConst) -> None:
+        """Visit a constant."""
+        self.visit_leaf_(op)
+
+    def visit_string_imm_(self, op: StringImm) -> None:
+        """Visit a string."""
+        self.visit_leaf_(op)
+
+    def visit_prim_expr_(self, op: Expr) -> None:
+        """Visit a scalar expression, as a whole."""
+        self.visit_leaf_(op)
+
+    def visit_shape_expr_(self, op: ShapeExpr) -> None:
+        """Visit a shape and its dimensions."""
+        for value in op.values:
+            self.visit_expr(value)
+
+    def visit_tuple_(self, op: Tuple) -> None:
+        """Visit a tuple and its fields."""
+        for item in op.fields:
+            self.visit_expr(item)
+
+    def visit_tuple_getitem_(self, op: TupleGetItem) -> None:
+        """Visit a projection and its tuple."""
+        self.visit_expr(op.tuple_value)
+
+    def visit_call_(self, op: Call) -> None:
+        """Visit a call: callee, then arguments."""
+        self.visit_expr(op.op)
+        for arg in op.args:
+            self.visit_expr(arg)
+
+    def visit_if_(self, op: If) -> None:
+        """Visit a choice: condition, then both branches."""
+        self.visit_expr(op.cond)
+        self.visit_expr(op.true_branch)
+        self.visit_expr(op.false_branch)
+
+    def visit_seq_expr_(self, op: SeqExpr) -> None:
+        """Visit the blocks in order, then the result."""
+        for block in op.blocks:
+            self.visit_binding_block(block)
+        self.visit_expr(op.body)
+
+    def visit_function_(self, op: Function) -> None:
+        """Visit the parameters, then the body."""
+        for param in op.params:
+            self.visit_var_def(param)
+        self.visit_expr(op.body)
+
+    def visit_binding_block(self, block: BindingBlock) -> None:
+        """Visit a block of either kind."""
+        if isinstance(block, DataflowBlock):
+            self.visit_dataflow_block_(block)
+        else:
+            self.visit_binding_block_(block)
+
+    def visit_binding_block_(self, block: BindingBlock) -> None:
+        """Visit the bindings of a block."""
+        for binding in block.bindings:
+            self.visit_binding(binding)
+
+    def visit_dataflow_block_(self, block: DataflowBlock) -> None:
+        """Visit the bindings of a dataflow block."""
+        self.visit_binding_block_(block)
+
+    def visit_binding(self, binding: Binding) -> None:
+        """Visit a binding of either kind."""
+        if isinstance(binding, MatchCast):
+            self.visit_match_cast_(binding)
+        elif isinstance(binding, VarBinding):
+            self.visit_var_binding_(binding)
+        else:
+            raise TypeError(f"unknown kind of binding: {type(binding).__name__}")
+
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        """Visit the value, then the variable defined."""
+        self.visit_expr(binding.value)
+        self.visit_var_def(binding.var)
+
+    def visit_match_cast_(self, binding: MatchCast) -> None:
+        """Visit the value, then the variable defined."""
+        self.visit_expr(binding.value)
+        self.visit_var_def(binding.var)
+
+    def visit_var_def(self, var: Var) -> None:
+        """Visit a place where a variable is defined."""
+
+
+class ExprMutator:
+    """Rebuilds a program; override what should come out different.
+
+    Parameters
+    ----------
+    mod
+        Module whose functions the rewritten code may refer to or extend.
+
+    Attributes
+    ----------
+    builder
+        Where bindings are emitted; ``self.builder.emit(e)`` inside a visit adds one in front of
+        the binding being visited.
+    """
+
+    def __init__(self, mod: IRModule | None = None) -> None:
+        self.builder = BlockBuilder(mod)
+        #: What stands for a variable of the old program in the new one, where that differs.
+        self.var_remap: dict[Var, Expr] = {}
+
+    def visit_expr(self, expr: Expr) -> Any:
+        """Return what replaces ``expr``."""
+        return getattr(self, _method(expr))(expr)
+
+    # ---- types ------------------------------------------------------------------------------
+
+    def visit_ty(self, ty: Type) -> Type:
+        """Return what replaces a type; override to substitute symbolic variables."""
+        return ty
+
+    # ---- leaves -----------------------------------------------------------------------------
+
+    def visit_var_(self, op: Var) -> Expr:
+        """Return what a use of a variable becomes."""
+        return self.var_remap.get(op, op)
+
+    def visit_dataflow_var_(self, op: DataflowVar) -> Expr:
+        """Return what a use of a dataflow variable becomes."""
+        return self.visit_var_(op)
+
+    def visit_global_var_(self, op: GlobalVar) -> Expr:
+        """Return what a reference to a function becomes."""
+        return op
+
+    def visit_extern_func_(self, op: ExternFunc) -> Expr:
+        """Return what an external function becomes."""
+        return op
+
+    def visit_op_(self, op: Op) -> Expr:
+        """Return what an operator becomes."""
+        return op
+
+    def visit_constant_(self, op: GenericConst) -> Expr:
+        """Return what a constant becomes."""
+        return op
+
+    def visit_string_imm_(self, op: StringImm) -> Expr:
+        """Return what a string becomes."""
+        return op
+
+    def visit_prim_expr_(self, op: Expr) -> Expr:
+        """Return what a scalar expression becomes; as a whole, it is a leaf."""
+        return op
+
+    # ---- expressions with parts -------------------------------------------------------------
+
+    def visit_each(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return the replaced expressions; the same tuple when none changed."""
+        new = tuple(self.visit_expr(e) for e in exprs)
+        return exprs if all(a is b for a, b in zip(new, exprs, strict=True)) else new
+
+    def visit_shape_expr_(self, op: ShapeExpr) -> Expr:
+        """Rebuild a shape from its dimensions."""
+        values = self.visit_each(op.values)
+        return op if values is op.values else ShapeExpr(values)
+
+    def visit_tuple_(self, op: Tuple) -> Expr:
+        """Rebuild a tuple from its fields."""
+        fields = self.visit_each(op.fields)
+        return op if fields is op.fields else self.builder.normalize(Tuple(fields, span=op.span))
+
+    def visit_tuple_getitem_(self, op: TupleGetItem) -> Expr:
+        """Rebuild a projection from its tuple."""
+        value = self.visit_expr(op.tuple_value)
+        if value is op.tuple_value:
+            return op
+        return self.builder.normalize(TupleGetItem(value, op.index, span=op.span))
+
+    def visit_call_(self, op: Call) -> Expr:
+        """Rebuild a call from its callee, arguments and type arguments."""
+        callee = self.visit_expr(op.op)
+        args = self.visit_each(op.args)
+        ty_args = tuple(self.visit_ty(ty) for ty in op.ty_args)
+        if all(a is b for a, b in zip(ty_args, op.ty_args, strict=True)):
+            ty_args = op.ty_args
+        if callee is op.op and args is op.args and ty_args is op.ty_args:
+            return op
+        return self.builder.normalize(
+            Call(callee, args, op.attrs, ty_args, span=op.span)  # its type is inferred anew
+        )
+
+    def visit_if_(self, op: If) -> Expr:
+        """Rebuild a choice from its condition and branches."""
+        cond = self.visit_expr(op.cond)
+        true_branch = self.visit_with_new_scope(op.true_branch)
+        false_branch = self.visit_with_new_scope(op.false_branch)
+        if cond is op.cond and true_branch is op.true_branch and false_branch is op.false_branch:
+            return op
+        return self.builder.normalize(If(cond, true_branch, false_branch, span=op.span))
+
+    def visit_seq_expr_(self, op: SeqExpr) -> Expr:
+        """Rebuild a sequence from its blocks and result."""
+        blocks: list[BindingBlock] = []
+        for block in op.blocks:
+            blocks.append(self.visit_binding_block(block))
+        # what the result needs emitted goes into a block of its own
+        self.builder._begin_binding_block()
+        body = self.builder._normalize_argument(self.visit_expr(op.body))
+        last = self.builder._end_block()
+        if last.bindings:
+            blocks.append(last)
+        same = len(blocks) == len(op.blocks) and all(
+            a is b for a, b in zip(blocks, op.blocks, strict=True)
+        )
+        if same and body is op.body:
+            return op
+        kept = tuple(block for block in blocks if block.bindings)
+        return self.builder.normalize(SeqExpr(kept, body, span=op.span))
+
+    def visit_with_new_scope(self, expr: Expr, params: tuple[Var, ...] | None = None) -> Expr:
+        """Rebuild a body in a scope of its own (with a function's parameters)."""
+        self.builder.begin_scope(params)
+        result = self.visit_expr(expr)
+        self.builder.end_scope()
+        return result  # type: ignore[no-any-return]  # visit_expr returns what overrides return
+
+    def visit_function_(self, op: Function) -> Expr:
+        """Rebuild a function from its parameters and body.
+
+        The declared result type is kept where the new body still has it.
+        """
+        params = tuple(self.visit_var_def(p) for p in op.params)
+        for old, new in zip(op.params, params, strict=True):
+            if old is not new:
+                self.var_remap[old] = new
+        body = self.visit_with_new_scope(op.body, params)
+        ret_ty: Type | None = self.visit_ty(op.ret_ty)
+        if body is op.body and ret_ty is op.ret_ty and params == op.params:
+            return op
+        return self.builder.rebuild_function(op, params, body, ret_ty)
+
+    # ---- bindings ---------------------------------------------------------------------------
+
+    def visit_binding_block(self, block: BindingBlock) -> BindingBlock:
+        """Rebuild a block of either kind."""
+        if isinstance(block, DataflowBlock):
+            return self.visit_dataflow_block_(block)
+        return self.visit_binding_block_(block)
+
+    def visit_binding_block_(self, block: BindingBlock) -> BindingBlock:
+        """Rebuild a plain block."""
+        self.builder._begin_binding_block()
+        return self._finish_block(block)
+
+    def visit_dataflow_block_(self, block: DataflowBlock) -> BindingBlock:
+        """Rebuild a dataflow block."""
+        self.builder._begin_dataflow_block()
+        return self._finish_block(block)
+
+    def _finish_block(self, block: BindingBlock) -> BindingBlock:
+        for binding in block.bindings:
+            self.visit_binding(binding)
+        new = self.builder._end_block()
+        same = len(new.bindings) == len(block.bindings) and all(
+            a is b for a, b in zip(new.bindings, block.bindings, strict=True)
+        )
+        return block if same and type(new) is type(block) else new
+
+    def visit_binding(self, binding: Binding) -> None:
+        """Emit what replaces a binding."""
+        if isinstance(binding, MatchCast):
+            self.visit_match_cast_(binding)
+        elif isinstance(binding, VarBinding):
+            self.visit_var_binding_(binding)
+        else:
+            raise TypeError(f"unknown kind of binding: {type(binding).__name__}")
+
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        """Emit the binding with its value replaced."""
+        self.reemit_binding(binding, self.visit_expr(binding.value))
+
+    def reemit_binding(self, binding: VarBinding, value: Expr) -> None:
+        """Emit ``binding`` with another value; its variable takes on the value's type."""
+        var = self.visit_var_def(binding.var)
+        if value is binding.value and var is binding.var:
+            self.builder.emit_normalized(binding)
+            return
+        value = self.builder.normalize(value)
+        if value.ty is not None and var.ty != value.ty:
+            var = replace(var, ty=value.ty)
+        if var is not binding.var:
+            self.var_remap[binding.var] = var
+        self.builder.emit_normalized(VarBinding(var, value, span=binding.span))
+
+    def visit_match_cast_(self, binding: MatchCast) -> None:
+        """Emit the match_cast with its value and type replaced."""
+        value = self.visit_expr(binding.value)
+        ty = self.visit_ty(binding.ty)
+        var = self.visit_var_def(binding.var)
+        if value is binding.value and ty is binding.ty and var is binding.var:
+            self.builder.emit_normalized(binding)
+            return
+        if ty is not binding.ty:
+            var = replace(var, ty=ty)
+        if var is not binding.var:
+            self.var_remap[binding.var] = var
+        value = self.builder.normalize(value)
+        self.builder.emit_normalized(MatchCast(var, value, ty, span=binding.span))
+
+    def visit_var_def(self, var: Var) -> Var:
+        """Return the variable that a definition of ``var`` defines in the new program."""
+        if var.ty is None:
+            return var
+        ty = self.visit_ty(var.ty)
+        return var if ty is var.ty else replace(var, ty=ty)
+
+
+#: TVM's names for user-defined visitors and mutators.
+PyExprVisitor = ExprVisitor
+PyExprMutator = ExprMutator
+
+
+def visitor(cls: C) -> C:
+    """Mark a class as a visitor; it needs nothing more."""
+    return cls
+
+
+def mutator(cls: C) -> C:
+    """Mark a class as a mutator; it needs nothing more."""
+    return cls
