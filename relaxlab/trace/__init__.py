@@ -1,0 +1,40 @@
+"""Record a run, look at it forwards and backwards, step through it.
+
+The road of a value: the machine tells an observer about events; a :class:`Recorder` keeps them;
+its :class:`Timeline` folds them to the state at any step; a :class:`DebugSession` moves a cursor
+over it; ``print(session)`` shows the state, and :func:`compact_trace` sends all of it to a view at
+once. There is no TVM counterpart.
+
+Examples
+--------
+>>> Recorder(limit=10)
+Recorder(0 steps)
+"""
+
+from relaxlab.trace.breakpoints import Breakpoint, Watch
+from relaxlab.trace.compact import compact_trace, state_at
+from relaxlab.trace.condition import Expression, ExpressionError
+from relaxlab.trace.debug_session import DebugSession, ReplayError
+from relaxlab.trace.explain import explain_events, explain_instruction
+from relaxlab.trace.recorder import Recorder
+from relaxlab.trace.text import render
+from relaxlab.trace.timeline import Frame, StorageUse, Timeline, Write
+
+__all__ = [
+    "Breakpoint",
+    "DebugSession",
+    "Expression",
+    "ExpressionError",
+    "Frame",
+    "Recorder",
+    "ReplayError",
+    "StorageUse",
+    "Timeline",
+    "Watch",
+    "Write",
+    "compact_trace",
+    "explain_events",
+    "explain_instruction",
+    "render",
+    "state_at",
+]

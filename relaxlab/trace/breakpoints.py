@@ -1,0 +1,124 @@
+"""Places and changes at which a session stops.
+
+Both know every step at which they fired, so a session asks the same question forwards and
+backwards, and a hit count is the number of hits up to the cursor. There is no TVM counterpart.
+
+Examples
+--------
+>>> point = Breakpoint(1, pc=5, place="main+2")
+>>> point.hits += [3, 8]
+>>> point.stops(8)
+'breakpoint 1 at main+2, hit 2'
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from relaxlab.trace.condition import Expression, ExpressionError
+from relaxlab.trace.timeline import Frame, Timeline
+
+__all__ = ["Breakpoint", "Stop", "Watch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where a command ends, and why."""
+
+    position: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Breakpoint:
+    """Stops before an instruction.
+
+    Attributes
+    ----------
+    number
+        How it is called.
+    pc, place
+        The instruction: its index in the executable, and in words.
+    condition
+        It counts only where this is true; one that has no value there counts too, and says so.
+    ignore
+        How many hits to pass by.
+    enabled
+        Whether it stops; hits are counted anyway.
+    hits
+        Every step at which it was hit.
+    """
+
+    number: int
+    pc: int
+    place: str
+    condition: Expression | None = None
+    ignore: int = 0
+    enabled: bool = True
+    hits: list[int] = field(default_factory=list)
+    _problems: dict[int, str] = field(default_factory=dict)
+
+    def reach(self, position: int, top: Frame, names: Sequence[str]) -> None:
+        """Note that the instruction was reached, in order of position."""
+        if self.condition is not None:
+            try:
+                if not self.condition(
+                    top.registers, names, step=position, depth=top.depth, hits=len(self.hits)
+                ):
+                    return
+            except ExpressionError as error:
+                self._problems[position] = str(error)
+        self.hits.append(position)
+
+    def count(self, position: int) -> int:
+        """Return how often it was hit up to (and at) a position."""
+        return bisect_right(self.hits, position)
+
+    def stops(self, position: int) -> str | None:
+        """Return why a session stops at a position, or None if it does not."""
+        index = bisect_left(self.hits, position)
+        if not self.enabled or index < self.ignore or self.hits[index : index + 1] != [position]:
+            return None
+        problem = self._problems.get(position)
+        ending = f", condition failed: {problem}" if problem else ""
+        return f"breakpoint {self.number} at {self.place}, hit {index + 1}{ending}"
+
+    def __str__(self) -> str:
+        parts = [f"breakpoint {self.number} at {self.place} (instruction {self.pc})"]
+        if self.condition is not None:
+            parts.append(f"if {self.condition.text}")
+        if self.ignore:
+            parts.append(f"after {self.ignore} hits")
+        if not self.enabled:
+            parts.append("disabled")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Stops at a change of one register of one frame, or of one piece of memory.
+
+    ``frame`` is the number of a frame (see ``Frame.number``) and a register.
+    """
+
+    number: int
+    text: str
+    frame: tuple[int, int] | None = None
+    storage: int | None = None
+
+    def fires(self, timeline: Timeline, step: int) -> bool:
+        """Whether a step changes what is watched."""
+        if self.frame is not None:
+            writes = timeline.writes(*self.frame)
+            index = bisect_right(writes, step, key=lambda write: write.step) - 1
+            if index < 0 or writes[index].step != step:
+                return False
+            return index == 0 or writes[index].value != writes[index - 1].value
+        if self.storage is None:
+            return False
+        steps = timeline.memory_writes(self.storage)
+        index = bisect_left(steps, step)
+        return index < len(steps) and steps[index] == step
+
+    def __str__(self) -> str:
+        return f"watch {self.number} of {self.text}"
