@@ -12,7 +12,14 @@ ShapeTuple((2,))
 from relaxlab.runtime.container import Array, ShapeTuple
 from relaxlab.runtime.device import Device, cpu, cuda, device
 from relaxlab.runtime.dtype import DataType, DataTypeCode
+from relaxlab.runtime.packed_func import (
+    get_global_func,
+    list_global_func_names,
+    register_global_func,
+    remove_global_func,
+)
 from relaxlab.runtime.tensor import Tensor, empty, from_dlpack, tensor
+from relaxlab.runtime.vm import VirtualMachine
 
 __all__ = [
     "Array",
@@ -21,10 +28,15 @@ __all__ = [
     "Device",
     "ShapeTuple",
     "Tensor",
+    "VirtualMachine",
     "cpu",
     "cuda",
     "device",
     "empty",
     "from_dlpack",
+    "get_global_func",
+    "list_global_func_names",
+    "register_global_func",
+    "remove_global_func",
     "tensor",
 ]

@@ -1,0 +1,34 @@
+"""The functions that bytecode calls by name, one file per family.
+
+Importing this package registers them all, each also as a global function, with the argument
+lists of TVM's ``vm.builtin.*``.
+
+Examples
+--------
+>>> from relaxlab.runtime.packed_func import get_global_func
+>>> get_global_func("vm.builtin.make_tuple")(1, 2)
+(1, 2)
+"""
+
+from relaxlab.runtime.vm.builtin import (
+    checks,
+    control,
+    memory,
+    sampling,
+    shapes,
+    tensors,
+)
+from relaxlab.runtime.vm.builtin.shapes import MakeShapeCode, MatchShapeCode
+from relaxlab.runtime.vm.builtin.table import BUILTINS
+
+__all__ = [
+    "BUILTINS",
+    "MakeShapeCode",
+    "MatchShapeCode",
+    "checks",
+    "control",
+    "memory",
+    "sampling",
+    "shapes",
+    "tensors",
+]

@@ -1,0 +1,215 @@
+"""Builtins for symbolic shapes: the heap of sizes, matching values to it, making values of it.
+
+Sizes that are known only at run time live in a small int64 tensor, the shape heap, one slot per
+expression. A failed match changes nothing: every dimension is compared before one is stored.
+Counterpart: the shape functions of TVM's ``vm/builtin.cc``.
+
+Examples
+--------
+>>> heap = ShapeHeap(1)
+>>> match_shape(ShapeTuple((3, 4)), heap, 2, 1, 0, 0, 4, "")
+>>> make_shape(heap, 2, 1, 0, 0, 9)
+ShapeTuple((3, 9))
+>>> match_shape(ShapeTuple((5, 4)), heap, 2, 3, 0, 0, 4, "")
+Traceback (most recent call last):
+RuntimeError: match_cast: shape[0] is 5, but heap slot 0 is populated with 3 by an earlier check, \
+dimension 0
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relaxlab.errors import InternalError
+from relaxlab.runtime.container import ShapeTuple
+from relaxlab.runtime.tensor import Tensor
+from relaxlab.runtime.vm.builtin.error_context import place, prefix, size_name
+from relaxlab.runtime.vm.builtin.table import as_int, as_shape, as_string, as_tensor, builtin
+
+if TYPE_CHECKING:
+    from relaxlab.runtime.vm.virtual_machine import VirtualMachine
+
+__all__ = ["MakeShapeCode", "MatchShapeCode", "ShapeHeap"]
+
+
+class MatchShapeCode(IntEnum):
+    """What to do with one size of a matched shape."""
+
+    ASSERT_EQUAL_TO_IMM = 0
+    STORE_TO_HEAP = 1
+    NO_OP = 2
+    ASSERT_EQUAL_TO_LOAD = 3
+
+
+class MakeShapeCode(IntEnum):
+    """Where one size of a new shape comes from."""
+
+    USE_IMM = 0
+    LOAD_SHAPE = 1
+
+
+class ShapeHeap(Tensor):
+    """A shape heap that remembers who stored each slot, for error messages.
+
+    Attributes
+    ----------
+    origins : list
+        Per slot: the error context of the check that stored it, the rank and the dimension.
+    """
+
+    __slots__ = ("origins",)
+
+    def __init__(self, slots: int) -> None:
+        # zeros rather than what the memory held: a replay must see the same bytes
+        super().__init__(np.zeros(slots, np.int64))
+        self.origins: list[tuple[str | None, int, int] | None] = [None] * slots
+
+
+@builtin("vm.builtin.alloc_shape_heap")
+def alloc_shape_heap(machine: "VirtualMachine", size: int, /) -> ShapeHeap:
+    """Return a heap of ``size`` slots on the host."""
+    slots = as_int(size, "vm.builtin.alloc_shape_heap", "size")
+    if slots < 0:
+        raise InternalError(f"vm.builtin.alloc_shape_heap: expected a size >= 0, got {slots}")
+    return ShapeHeap(slots)
+
+
+@builtin("vm.builtin.match_shape")
+def match_shape(value: Any, heap: Any, rank: Any, /, *rest: Any) -> None:
+    """Match a tensor's shape, or a shape, to ``rank`` pairs of code and value, then a context."""
+    me = "vm.builtin.match_shape"
+    if isinstance(value, Tensor | np.ndarray):
+        shape: Sequence[int] = value.shape
+    else:
+        shape = as_shape(value, me, "value")
+    rank = as_int(rank, me, "rank")
+    if len(rest) != 2 * rank + 1:
+        raise InternalError(
+            f"{me}: expected {rank} pairs of code and value and a context, "
+            f"got {len(rest)} arguments"
+        )
+    ctx = as_string(rest[-1], me, "context")
+    if len(shape) != rank:
+        raise RuntimeError(
+            f"{prefix(ctx)}match_cast: expected a shape of size {rank}, "
+            f"got shape {tuple(shape)} of size {len(shape)}"
+        )
+    _match(me, shape, heap, rest[:-1], ctx)
+
+
+@builtin("vm.builtin.match_prim_value")
+def match_prim_value(value: Any, heap: Any, code: Any, reg: Any, ctx: str | None = None, /) -> None:
+    """Match one integer, as :func:`match_shape` does with one dimension."""
+    me = "vm.builtin.match_prim_value"
+    heap = as_tensor(heap, me, "heap")
+    _match(me, (as_int(value, me, "value"),), heap, (code, reg), ctx)
+
+
+@builtin("vm.builtin.make_shape")
+def make_shape(heap: Any, rank: Any, /, *pairs: Any) -> ShapeTuple:
+    """Return the shape that ``rank`` pairs of code and value describe."""
+    me = "vm.builtin.make_shape"
+    rank = as_int(rank, me, "rank")
+    if len(pairs) != 2 * rank:
+        raise InternalError(
+            f"{me}: expected {rank} pairs of code and value, got {len(pairs)} arguments"
+        )
+    codes, values = pairs[::2], pairs[1::2]
+    sizes = [_make(me, heap, code, value) for code, value in zip(codes, values, strict=True)]
+    return ShapeTuple(sizes)
+
+
+@builtin("vm.builtin.make_prim_value")
+def make_prim_value(heap: Any, code: Any, value: Any, /) -> int:
+    """Return an integer, given or from the heap."""
+    me = "vm.builtin.make_prim_value"
+    return _make(me, as_tensor(heap, me, "heap"), code, value)
+
+
+def _match(me: str, sizes: Sequence[int], heap: Any, pairs: Sequence[Any], ctx: str | None) -> None:
+    """Compare all sizes, then store those that are to be stored."""
+    stores: dict[int, tuple[int, int]] = {}  # slot -> size, dimension
+    for dimension, size in enumerate(sizes):
+        code = as_int(pairs[2 * dimension], me, f"code of dimension {dimension}")
+        value = as_int(pairs[2 * dimension + 1], me, f"value of dimension {dimension}")
+        match code:
+            case MatchShapeCode.STORE_TO_HEAP:
+                _heap_slots(me, heap, value)
+                stores[value] = (size, dimension)
+            case MatchShapeCode.ASSERT_EQUAL_TO_IMM:
+                if size != value:
+                    raise RuntimeError(
+                        f"{prefix(ctx)}match_cast: shape[{dimension}] is {size}, "
+                        f"but the annotation wants the constant {value}"
+                    )
+            case MatchShapeCode.ASSERT_EQUAL_TO_LOAD:
+                slots = _heap_slots(me, heap, value)
+                known = stores[value][0] if value in stores else int(slots[value])
+                if size != known:
+                    origin = (ctx, len(sizes), stores[value][1]) if value in stores else None
+                    raise _mismatch(ctx, len(sizes), dimension, size, known, heap, value, origin)
+            case MatchShapeCode.NO_OP:
+                pass
+            case _:
+                raise InternalError(
+                    f"{prefix(ctx)}{me}: Unknown code {code} for shape[{dimension}]: expected 0 "
+                    "(equal to constant), 1 (store), 2 (nothing) or 3 (equal to heap slot)"
+                )
+    for slot, (size, dimension) in stores.items():
+        heap.array[slot] = size
+        if isinstance(heap, ShapeHeap):
+            heap.origins[slot] = (ctx, len(sizes), dimension)
+
+
+def _make(me: str, heap: Any, code: Any, value: Any) -> int:
+    value = as_int(value, me, "value")
+    match as_int(code, me, "code"):
+        case MakeShapeCode.USE_IMM:
+            return value
+        case MakeShapeCode.LOAD_SHAPE:
+            return as_int(_heap_slots(me, heap, value)[value], me, "heap slot")
+        case unknown:
+            raise InternalError(
+                f"{me}: Unknown code {unknown} to make a shape: "
+                "expected 0 (constant) or 1 (heap slot)"
+            )
+
+
+def _heap_slots(me: str, heap: Any, slot: int) -> Any:
+    """Return the heap's array after checking that it has the slot."""
+    slots = as_tensor(heap, me, "heap").array
+    if slots.ndim != 1 or slots.dtype != np.int64:
+        raise InternalError(
+            f"{me}: heap: expected int64 slots, got {slots.dtype} of shape {slots.shape}"
+        )
+    if not 0 <= slot < len(slots):
+        raise InternalError(f"{me}: heap slot {slot} is out of range: the heap has {len(slots)}")
+    return slots
+
+
+def _mismatch(
+    ctx: str | None,
+    rank: int,
+    dimension: int,
+    size: int,
+    known: int,
+    heap: Any,
+    slot: int,
+    origin: tuple[str | None, int, int] | None,
+) -> RuntimeError:
+    """Return the error for a size that has two values: its name, and who bound it first."""
+    if origin is None and isinstance(heap, ShapeHeap):
+        origin = heap.origins[slot]
+    name = size_name(ctx, rank, dimension)
+    who = ""
+    if origin is not None:
+        first_ctx, first_rank, first_dimension = origin
+        name = name or size_name(first_ctx, first_rank, first_dimension)
+        who = f" by {place(first_ctx)}, dimension {first_dimension}"
+    subject = f"variable {name}" if name and name.isidentifier() else name or f"heap slot {slot}"
+    return RuntimeError(
+        f"{prefix(ctx)}match_cast: shape[{dimension}] is {size}, "
+        f"but {subject} is populated with {known}{who}"
+    )

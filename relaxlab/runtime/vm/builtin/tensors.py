@@ -1,0 +1,95 @@
+"""Builtins on tensors as a whole: shape, view, copy to a device.
+
+Counterpart: the tensor functions of TVM's ``vm/builtin.cc``.
+
+Examples
+--------
+>>> x = tensor([[1, 2, 3], [4, 5, 6]])
+>>> view = reshape(x, ShapeTuple((3, 2)))
+>>> view.array[0, 0] = 9
+>>> int(x.array[0, 0]), tensor_to_shape(tensor([2, 3]))
+(9, ShapeTuple((2, 3)))
+"""
+
+from typing import Any
+
+import numpy as np
+
+from relaxlab.errors import InternalError
+from relaxlab.runtime.container import ShapeTuple
+from relaxlab.runtime.device import Device
+from relaxlab.runtime.dtype import DataTypeCode
+from relaxlab.runtime.tensor import Tensor, empty
+from relaxlab.runtime.vm.builtin.table import (
+    as_int,
+    as_shape,
+    as_string,
+    as_tensor,
+    builtin,
+    shown,
+    wrong_tensor,
+)
+
+__all__: list[str] = []
+
+
+@builtin("vm.builtin.shape_of")
+def shape_of(value: Any, /) -> ShapeTuple:
+    """Return a tensor's shape."""
+    if type(value) is Tensor:
+        return value.shape
+    if not isinstance(value, Tensor | np.ndarray):
+        raise TypeError(f"vm.builtin.shape_of: shape_of expects a Tensor, got {shown(value)}")
+    return as_tensor(value, "vm.builtin.shape_of", "value").shape
+
+
+@builtin("vm.builtin.reshape")
+def reshape(value: Any, shape: Any, /) -> Tensor:
+    """Return a view of another shape on the same memory.
+
+    It may need fewer bytes than there are (a view of the first elements), never more.
+    """
+    me = "vm.builtin.reshape"
+    if not isinstance(value, Tensor | np.ndarray):
+        raise TypeError(f"{me}: reshape expects a Tensor and a shape, got {shown(value)}")
+    source, dims = as_tensor(value, me, "value"), as_shape(shape, me, "shape")
+    if not source.is_contiguous():
+        raise wrong_tensor(me, "value", "compact memory", source)
+    if dims and min(dims) < 0:
+        raise ValueError(
+            f"{me}: cannot view {shown(source)} as shape {tuple(dims)}: an extent is negative, and "
+            "-1 does not stand for a computed size here"
+        )
+    if dims.numel() > source.size:
+        raise ValueError(
+            f"{me}: cannot view {shown(source)} as shape {tuple(dims)}: "
+            f"its size is {source.size} elements, the new shape needs {dims.numel()}"
+        )
+    return source.view(dims)
+
+
+@builtin("vm.builtin.tensor_to_shape")
+def tensor_to_shape(value: Any, /) -> ShapeTuple:
+    """Return the shape whose sizes are the elements of a one-dimensional integer tensor."""
+    me = "vm.builtin.tensor_to_shape"
+    source = as_tensor(value, me, "value")
+    if source.ndim != 1:
+        raise wrong_tensor(me, "value", "ndim 1", source)
+    if source.dtype.code != DataTypeCode.INT:
+        raise wrong_tensor(me, "value", "signed integers", source)
+    if source.dtype.bits not in (16, 32, 64) or source.dtype.lanes != 1:
+        raise InternalError(f"{me}: Unknown type of sizes {source.dtype}: expected int16, 32 or 64")
+    return ShapeTuple(source.array.tolist())
+
+
+@builtin("vm.builtin.to_device")
+def to_device(
+    value: Any, device_type: Any, device_id: Any, memory_scope: str | None = None, /
+) -> Tensor:
+    """Return a copy on the given device; a copy even if it is there already."""
+    me = "vm.builtin.to_device"
+    source = as_tensor(value, me, "value")
+    number = as_int(device_type, me, "device type")
+    device = Device.from_dlpack(number, as_int(device_id, me, "device id"))
+    scope = None if memory_scope is None else as_string(memory_scope, me, "memory scope")
+    return empty(source.shape, source.dtype, device, scope).copyfrom(source)

@@ -1,0 +1,460 @@
+"""The Relax virtual machine: an executable, linked and ready to be called.
+
+A machine holds what does not change while programs run (the linked program, devices and
+allocators) and what outlives a single call (saved functions, stateful inputs and outputs). One
+call is an :class:`Execution`. Counterpart: ``tvm.runtime.vm.VirtualMachine``.
+
+Examples
+--------
+>>> from relaxlab.runtime.device import cpu
+>>> from relaxlab.runtime.vm.bytecode import VMFuncInfo
+>>> identity = VMExecutable([VMFuncInfo(1, "f", 0, 1, 1, 1, ("x",))], (), {}, [0], [2, 0])
+>>> vm = VirtualMachine(identity, cpu())
+>>> vm["f"](7)
+7
+>>> vm["f"]()
+Traceback (most recent call last):
+relaxlab.errors.InternalError: function 'f' expects 1 arguments (x), got 0
+"""
+
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from relaxlab.errors import InternalError
+from relaxlab.runtime.container import Array
+from relaxlab.runtime.describe import Describer, ObjectValue
+from relaxlab.runtime.device import Device, cpu
+from relaxlab.runtime.dtype import DataType
+from relaxlab.runtime.packed_func import PackedFunc
+from relaxlab.runtime.storage import Allocator, AllocatorKind, allocator_for
+from relaxlab.runtime.tensor import Tensor, require_cpu, tensor
+from relaxlab.runtime.values import PLAIN_TYPES, as_value
+from relaxlab.runtime.vm.builtin.table import shown
+from relaxlab.runtime.vm.executable import VMExecutable
+from relaxlab.runtime.vm.frame import Closure
+from relaxlab.runtime.vm.linker import Program, link
+from relaxlab.runtime.vm.module import VMModule
+from relaxlab.runtime.vm.observer import Observer
+from relaxlab.runtime.vm.run_loop import Execution
+
+__all__ = ["BenchmarkResult", "VMFunction", "VirtualMachine"]
+
+DEFAULT_RECURSION_LIMIT: Final = 200_000
+_ALLOCATOR_NUMBERS: Final[Mapping[object, AllocatorKind]] = {
+    1: "naive",
+    2: "pooled",
+    "naive": "naive",
+    "pooled": "pooled",
+}
+
+MemoryConfig = str | Mapping[Device, str | int] | None
+
+
+class VMFunction:
+    """A function of a machine, callable from Python; keeps the machine alive.
+
+    Arguments go to registers as they are: no copy to the device, no check but what the bytecode
+    does. NumPy arrays are wrapped without a copy, lists and tuples become Relax tuples.
+    """
+
+    __slots__ = ("__weakref__", "closure", "drops_result", "machine")
+
+    def __init__(
+        self, machine: "VirtualMachine", closure: Closure, drops_result: bool = False
+    ) -> None:
+        self.machine = machine
+        self.closure = closure
+        self.drops_result = drops_result
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the function and return its result."""
+        values = [value if type(value) in PLAIN_TYPES else as_value(value) for value in args]
+        closure = self.closure
+        result = Execution(self.machine, closure.function, [*values, *closure.bound]).run()
+        return None if self.drops_result else result
+
+    @property
+    def __name__(self) -> str:
+        return self.closure.name
+
+    def __repr__(self) -> str:
+        return f"VMFunction({self.closure.name})"
+
+
+class VirtualMachine:
+    """Runs the functions of one executable.
+
+    Parameters
+    ----------
+    rt_mod
+        The executable; it is not changed.
+    device
+        One device or several; the last is the host, and a CPU is added if it is none.
+    memory_cfg
+        ``"pooled"`` (the default) or ``"naive"`` for all devices, or one of them per device.
+
+    Attributes
+    ----------
+    recursion_limit : int
+        How many frames may be alive at once; more is a ``RecursionError`` that names the limit.
+    observer : Observer or None
+        Who is told of every event; set it to ``list.append`` of a list to record a run.
+    current : Execution or None
+        The execution whose instructions are running now.
+    extensions : dict
+        One object per extension type, such as caches of captured graphs.
+    """
+
+    NAIVE_ALLOCATOR: Final = 1
+    POOLED_ALLOCATOR: Final = 2
+
+    def __init__(
+        self,
+        rt_mod: VMExecutable,
+        device: Device | Sequence[Device],
+        memory_cfg: MemoryConfig = None,
+    ) -> None:
+        if not isinstance(rt_mod, VMExecutable):
+            raise ValueError(f"expected a VMExecutable, got {shown(rt_mod)}")
+        self.executable = rt_mod
+        self.devices = _devices(device)
+        self.allocators: list[Allocator] = _allocators(self.devices, memory_cfg)
+        constants = [self.to_device(as_value(constant)) for constant in rt_mod.constants]
+        self.program: Program = link(rt_mod, constants)
+        self.recursion_limit = DEFAULT_RECURSION_LIMIT
+        self.observer: Observer | None = None
+        self.instrument: PackedFunc | None = None
+        self.current: Execution | None = None
+        self.extensions: dict[type, Any] = {}
+        self._saved: dict[str, tuple[Closure, bool]] = {}
+        self._inputs: dict[str, list[Any]] = {}
+        self._outputs: dict[str, Any] = {}
+
+    # ---- calling ----------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """Return the function called ``name``.
+
+        Module functions (``set_input``, ...) come first, then saved functions, then the
+        function table.
+
+        Raises
+        ------
+        AttributeError
+            If there is none.
+        InternalError
+            If the name is that of a packed function, which bytecode can call but a host cannot.
+        """
+        found = self.module.find(name)
+        if found is not None:
+            return found
+        saved = self._saved.get(name)
+        if saved is not None:
+            return VMFunction(self, *saved)
+        value = self.program.functions.get(name)
+        if type(value) is Closure:
+            return VMFunction(self, value)
+        if value is None:
+            known = ", ".join(
+                name for name, f in self.program.functions.items() if type(f) is Closure
+            )
+            raise AttributeError(f"the machine has no function {name!r}; it has: {known or 'none'}")
+        raise _not_a_closure(name)
+
+    @property
+    def module(self) -> VMModule:
+        """The machine seen as a module: ``vm.module["get_output"]("f", 0)``."""
+        return VMModule(self)
+
+    def start(self, func_name: str, *args: Any, observer: Observer | None = None) -> Execution:
+        """Begin a call and stop before its first instruction; see :class:`Execution`.
+
+        Parameters
+        ----------
+        func_name
+            A function of the table, or a saved one.
+        args
+            Its arguments.
+        observer
+            Who is told of the events; the machine's own observer when omitted.
+        """
+        function = self[func_name]
+        if not isinstance(function, VMFunction):
+            raise ValueError(f"{func_name!r} is a module function: it has no instructions to step")
+        closure = function.closure
+        values = [*map(as_value, args), *closure.bound]
+        run = Execution(self, closure.function, values, stepping=True, observer=observer)
+        run.step()  # up to the first instruction
+        return run
+
+    def invoke_closure(self, closure: Any, *args: Any) -> Any:
+        """Call a closure or a host function with ``args``.
+
+        Raises
+        ------
+        InternalError
+            If it is an object that cannot be called; a number is a ``TypeError``.
+        """
+        if isinstance(closure, Closure):
+            return VMFunction(self, closure)(*args)
+        if isinstance(closure, int | float | DataType | Device):
+            raise TypeError(f"invoke_closure: expected a closure or Function, got {shown(closure)}")
+        if not callable(closure):
+            raise InternalError(
+                f"invoke_closure expects a closure or Function, got {shown(closure)}"
+            )
+        return as_value(closure(*map(as_value, args)))
+
+    @property
+    def zeroes_storage(self) -> bool:
+        """Whether fresh storage must be cleared, so that a replay sees the same bytes."""
+        return self.current is not None and self.current.watch is not None
+
+    # ---- devices ----------------------------------------------------------------------------
+
+    @property
+    def host_device(self) -> Device:
+        """The device on which shapes are computed."""
+        return self.devices[-1]
+
+    def to_device(self, value: Any) -> Any:
+        """Return ``value`` with its tensors on the first device; the same object if they are."""
+        if isinstance(value, Tensor):
+            device = self.devices[0] if self.devices else value.device
+            return value if value.device == device else value.copyto(device)
+        if isinstance(value, Array):
+            return Array(map(self.to_device, value))
+        return value
+
+    # ---- stateful use -----------------------------------------------------------------------
+
+    def save_function(
+        self,
+        func_name: str,
+        saved_name: str,
+        *args: Any,
+        include_return: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Bind arguments to a function and keep it under another name.
+
+        Positional arguments are the function's last parameters, so some may be left open.
+
+        Parameters
+        ----------
+        func_name
+            What to bind.
+        saved_name
+            Name for ``vm[saved_name]``; it may hide another function.
+        include_return
+            Whether the saved function returns the result, or None.
+        """
+        values = self._input_values(func_name, args, kwargs)
+        self.module["save_function"](func_name, saved_name, include_return, *values)
+
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Store arguments for ``invoke_stateful``; numbers become 0-d tensors."""
+        self.module["set_input"](func_name, *self._input_values(func_name, args, kwargs))
+
+    def invoke_stateful(self, func_name: str) -> None:
+        """Call a function with its stored arguments and store the result."""
+        self.module["invoke_stateful"](func_name)
+
+    def get_outputs(self, func_name: str) -> Any:
+        """Return the stored result; Relax tuples as nested Python tuples."""
+        return _as_tuples(self.stored_output(func_name))
+
+    def set_instrument(self, instrument: PackedFunc | str | None, *args: Any) -> None:
+        """Have ``instrument`` called before and after every call instruction; None removes it.
+
+        Parameters
+        ----------
+        instrument
+            ``instrument(function, name, before_run, result, *args)``; returning
+            ``VMInstrumentReturnKind.SKIP_RUN`` before a call skips it. Or the name of a global
+            function that makes one.
+        args
+            Arguments for that global function.
+        """
+        self.module["set_instrument"](*(() if instrument is None else (instrument, *args)))
+
+    def time_evaluator(
+        self, func_name: str, dev: Device, number: int = 10, repeat: int = 1
+    ) -> Callable[..., "BenchmarkResult"]:
+        """Return a function that times ``vm[func_name](*args)``.
+
+        It makes one call to warm up, then ``repeat`` measurements of ``number`` calls each.
+        """
+        function = self[func_name]
+
+        def evaluate(*args: Any) -> BenchmarkResult:
+            function(*args)
+            results = []
+            for _ in range(repeat):
+                start = time.perf_counter()
+                for _ in range(number):
+                    function(*args)
+                results.append((time.perf_counter() - start) / number)
+            return BenchmarkResult(tuple(results))
+
+        return evaluate
+
+    # ---- what the module functions need -----------------------------------------------------
+
+    def require_closure(self, name: str) -> Closure:
+        """Return the closure of a table entry or a saved function; errors as the module's."""
+        if name in self._saved:
+            return self._saved[name][0]
+        value = self.program.functions.get(name)
+        if value is None:
+            raise ValueError(f"Unknown function {name!r}: it is not in the function table")
+        if not isinstance(value, Closure):
+            raise _not_a_closure(name)
+        return value
+
+    def store_function(self, saved_name: str, closure: Closure, drops_result: bool) -> None:
+        """Keep a closure under a name."""
+        self._saved[saved_name] = (closure, drops_result)
+
+    def store_input(self, name: str, values: list[Any]) -> None:
+        """Keep the arguments of a function."""
+        self._inputs[name] = values
+
+    def stored_input(self, name: str) -> list[Any]:
+        """Return the kept arguments; none is a ``ValueError``."""
+        if name not in self._inputs:
+            raise ValueError(f"no input for function {name!r}: call set_input({name!r}, ...) first")
+        return self._inputs[name]
+
+    def store_output(self, name: str, value: Any) -> None:
+        """Keep the result of a function."""
+        self._outputs[name] = value
+
+    def stored_output(self, name: str) -> Any:
+        """Return the kept result; none is a ``ValueError``."""
+        if name not in self._outputs:
+            raise ValueError(
+                f"no output of function {name!r}: call invoke_stateful({name!r}) first"
+            )
+        return self._outputs[name]
+
+    def _input_values(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        if not kwargs:
+            return list(map(_input_value, args))
+        names = self.require_closure(name).function.param_names
+        unknown = [key for key in kwargs if key not in names]
+        if unknown:
+            warnings.warn(
+                f"function {name!r} has no parameters {unknown}; they are ignored", stacklevel=3
+            )
+        given = {key: value for key, value in kwargs.items() if key in names}
+        if len(given) + len(args) != len(names):
+            raise AssertionError(
+                f"function {name!r} expects {len(names)} arguments ({', '.join(names)}), "
+                f"got {len(args)} by position and {len(given)} by name"
+            )
+        positional = iter(args)
+        return [_input_value(given[n] if n in given else next(positional)) for n in names]
+
+    def describe(self, _: Describer) -> ObjectValue:
+        """Return what an event says about the machine as an argument."""
+        return ObjectValue("vm", "%vm")
+
+    def __repr__(self) -> str:
+        names = [name for name, value in self.program.functions.items() if type(value) is Closure]
+        return f"VirtualMachine({', '.join(names)} on {', '.join(map(str, self.devices))})"
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkResult:
+    """Seconds per call, one entry per measurement."""
+
+    results: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Arithmetic mean of the results, in seconds."""
+        return statistics.fmean(self.results)
+
+    @property
+    def median(self) -> float:
+        """Median of the results, in seconds."""
+        return statistics.median(self.results)
+
+    @property
+    def min(self) -> float:
+        """Smallest result, in seconds."""
+        return min(self.results)
+
+    @property
+    def max(self) -> float:
+        """Largest result, in seconds."""
+        return max(self.results)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the results, in seconds."""
+        return statistics.pstdev(self.results)
+
+
+def _devices(given: Device | Sequence[Device]) -> list[Device]:
+    devices = [given] if isinstance(given, Device) else list(given)
+    for device in devices:
+        if not isinstance(device, Device):
+            raise TypeError(f"expected a Device or a list of them, got {shown(device)}")
+        require_cpu(device)
+    if devices and devices[-1].type != "cpu":
+        devices.append(cpu())
+    return devices
+
+
+def _allocators(devices: list[Device], config: MemoryConfig) -> list[Allocator]:
+    if config is None:
+        config = "pooled"
+    if isinstance(config, str):
+        kinds: list[object] = [config] * len(devices)
+    elif isinstance(config, Mapping):
+        kinds = [config.get(device, "pooled") for device in devices]
+    else:
+        raise TypeError(f"memory_cfg: expected a string or a dict, got {shown(config)}")
+    for kind in kinds:
+        if kind not in _ALLOCATOR_NUMBERS:
+            raise AssertionError(f"memory_cfg: expected 'naive' or 'pooled', got {kind!r}")
+    return [
+        allocator_for(device, _ALLOCATOR_NUMBERS[kind])
+        for device, kind in zip(devices, kinds, strict=True)
+    ]
+
+
+def _not_a_closure(name: str) -> InternalError:
+    return InternalError(
+        f"{name!r} is a packed function: it has no closure that a host could call; "
+        "use get_global_func"
+    )
+
+
+def _input_value(value: Any) -> Any:
+    """Convert an argument of ``set_input`` and ``save_function`` as TVM's Python layer does."""
+    if isinstance(value, Tensor | Array | Closure | str | DataType):
+        return value
+    if isinstance(value, np.ndarray | np.float16):
+        return tensor(value)
+    if isinstance(value, tuple | list):
+        return Array(map(_input_value, value))
+    if isinstance(value, int | np.integer | np.bool_):
+        return tensor(np.array(int(value), "int32"))
+    if isinstance(value, float | np.floating):
+        return tensor(np.array(value, "float32"))
+    raise TypeError(
+        f"expected a tensor, array, tuple, number or string as stored argument, got {shown(value)}"
+    )
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, Array) else value

@@ -1,0 +1,322 @@
+"""Writes the events: what the loop did, with descriptions taken at that moment.
+
+A watch remembers the last description of every register, and which registers can see which
+memory. So when a call may have written some memory, exactly the registers that see it are
+described again, and the event names those whose description changed. There is no TVM
+counterpart.
+
+Examples
+--------
+>>> from relaxlab.runtime.vm.frame import Frame, LinkedFunction
+>>> events = []
+>>> watch = Watch(events.append)
+>>> watch.pushed(Frame(LinkedFunction("f", num_args=1, num_registers=1), [3], None))
+>>> events[0].registers[0].text
+'3'
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from relaxlab.runtime.describe import Describer, Value
+from relaxlab.runtime.vm.bytecode import (
+    VM_REGISTER,
+    VOID_REGISTER,
+    Arg,
+    ArgKind,
+    Call,
+    Instruction,
+    Ret,
+)
+from relaxlab.runtime.vm.frame import Frame
+from relaxlab.runtime.vm.observer import (
+    Argument,
+    Branched,
+    CallFinished,
+    CallStarted,
+    ErrorRaised,
+    FramePopped,
+    FramePushed,
+    InstructionStarted,
+    Jumped,
+    Observer,
+    RegisterChange,
+    Returned,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+)
+
+__all__ = ["Watch"]
+
+_SOURCES: dict[ArgKind, Literal["register", "immediate", "constant", "function"]] = {
+    ArgKind.REGISTER: "register",
+    ArgKind.IMMEDIATE: "immediate",
+    ArgKind.CONST_IDX: "constant",
+    ArgKind.FUNC_IDX: "function",
+}
+
+
+class _Shadow:
+    """What was last written down about the registers of one frame."""
+
+    __slots__ = ("frame", "owners", "values")
+
+    def __init__(self, frame: Frame, values: list[Value], owners: list[frozenset[int]]) -> None:
+        self.frame = frame
+        self.values = values
+        self.owners = owners
+
+
+class Watch:
+    """Counts instructions, and tells an observer about them.
+
+    Parameters
+    ----------
+    observer
+        Whom to tell; None to count only.
+    """
+
+    def __init__(self, observer: Observer | None) -> None:
+        self.observer = observer
+        self.describer = Describer()
+        self.step = 0
+        self._begun = 0
+        self._shadows: list[_Shadow] = []
+        # key of something mutable -> registers that can see it
+        self._seers: dict[int, set[tuple[int, int]]] = {}
+        # depth and arguments of calls that are running: a nested run may find memory changed
+        self._calls: list[tuple[int, Sequence[Any]]] = []
+
+    # ---- runs -------------------------------------------------------------------------------
+
+    def run_started(self, function: str, arguments: Sequence[Any], depth: int) -> None:
+        """A host called ``function``."""
+        if self.observer is None:
+            return
+        changes = self._refresh(self._calls[-1][1]) if self._calls else ()
+        described = tuple(map(self.describer.describe, arguments))
+        self.observer(RunStarted(self.step, depth, function, described, changes))
+
+    def run_finished(self, function: str, result: Any, depth: int) -> None:
+        """The function returned to the host."""
+        if self.observer is not None:
+            described = self.describer.describe(result)
+            self.observer(RunFinished(self.step, depth, function, described))
+
+    def run_failed(self, function: str, error: BaseException | None, depth: int) -> None:
+        """The function raised, or was given up (no error)."""
+        if self.observer is not None:
+            kind, message = _error_words(error)
+            self.observer(RunFailed(self.step, depth, function, kind, message))
+
+    # ---- frames -----------------------------------------------------------------------------
+
+    def pushed(self, frame: Frame) -> None:
+        """A frame was pushed."""
+        if self.observer is None:
+            return
+        depth = len(self._shadows)
+        registers = frame.registers[: frame.function.num_registers]
+        values = [self.describer.describe(value) for value in registers]
+        owners: list[frozenset[int]] = [frozenset()] * len(registers)
+        self._shadows.append(_Shadow(frame, values, owners))
+        for register in range(len(registers)):
+            self._note_owners(depth, register)
+        self.observer(
+            FramePushed(
+                self.step,
+                depth,
+                frame.function.name,
+                frame.instruction,
+                tuple(values),
+                frame.return_slot,
+            )
+        )
+
+    def popped(self, frame: Frame, unwound: bool = False) -> None:
+        """The top frame is being popped."""
+        if self.observer is None:
+            return
+        shadow = self._shadows.pop()
+        depth = len(self._shadows)
+        while self._calls and self._calls[-1][0] >= depth:
+            self._calls.pop()  # an error passes through a running call
+        for register, owners in enumerate(shadow.owners):
+            for owner in owners:
+                self._forget(owner, depth, register)
+        self.observer(FramePopped(self.step, depth, frame.function.name, unwound))
+
+    def error_raised(self, frame: Frame, error: BaseException) -> None:
+        """The instruction of the top frame failed."""
+        if self.observer is None:
+            return
+        depth = len(self._shadows) - 1
+        kind, message = _error_words(error)
+        self.observer(
+            ErrorRaised(self.step, depth, frame.function.name, frame.instruction, kind, message)
+        )
+
+    # ---- instructions -----------------------------------------------------------------------
+
+    def instruction(self, frame: Frame) -> None:
+        """The loop is about to run an instruction."""
+        self.step = self._begun
+        self._begun += 1
+        if self.observer is not None:
+            self.observer(
+                InstructionStarted(
+                    self.step, len(self._shadows) - 1, frame.function.name, frame.instruction
+                )
+            )
+
+    def call_started(
+        self, frame: Frame, arguments: Sequence[Any], kind: Literal["packed", "vm"]
+    ) -> None:
+        """A Call has read its arguments."""
+        assert self.observer is not None
+        executable = frame.function.executable
+        call = _instruction(frame)
+        assert executable is not None
+        assert isinstance(call, Call)
+        depth = len(self._shadows) - 1
+        self._calls.append((depth, arguments))
+        self.observer(
+            CallStarted(
+                self.step,
+                depth,
+                frame.instruction,
+                executable.func_table[call.func_idx].name,
+                kind,
+                tuple(map(self._argument, call.args, arguments)),
+                call.dst if call.dst < VOID_REGISTER else None,
+            )
+        )
+
+    def call_finished(
+        self,
+        frame: Frame,
+        arguments: Sequence[Any],
+        result: Any,
+        slot: int | None,
+        pc: int,
+        skipped: bool,
+    ) -> None:
+        """A Call is over and its result written."""
+        assert self.observer is not None
+        executable = frame.function.executable
+        call = _instruction(frame)
+        assert executable is not None
+        assert isinstance(call, Call)
+        self._calls.pop()
+        depth = len(self._shadows) - 1
+        changes: tuple[RegisterChange, ...] = ()
+        if slot is not None:
+            self._shadows[depth].values[slot] = value = self.describer.describe(result)
+            self._note_owners(depth, slot)
+            changes = (RegisterChange(depth, slot, value),)
+        else:
+            value = self.describer.describe(result)
+        changes += self._refresh(arguments)
+        self.observer(
+            CallFinished(
+                self.step,
+                depth,
+                frame.instruction,
+                executable.func_table[call.func_idx].name,
+                value,
+                slot,
+                changes,
+                frame.function.base + pc,
+                skipped,
+            )
+        )
+
+    def jumped(self, frame: Frame, target: int) -> None:
+        """A Goto was taken."""
+        assert self.observer is not None
+        depth = len(self._shadows) - 1
+        base = frame.function.base
+        self.observer(Jumped(self.step, depth, frame.instruction, base + target))
+
+    def branched(self, frame: Frame, slot: int, condition: int, target: int) -> None:
+        """An If was decided."""
+        assert self.observer is not None
+        self.observer(
+            Branched(
+                self.step,
+                len(self._shadows) - 1,
+                frame.instruction,
+                slot,
+                self.describer.describe(condition),
+                bool(condition),
+                frame.function.base + target,
+            )
+        )
+
+    def returned(self, frame: Frame, result: Any) -> None:
+        """A Ret has read its value."""
+        assert self.observer is not None
+        ret = _instruction(frame)
+        assert isinstance(ret, Ret)
+        self.observer(
+            Returned(
+                self.step,
+                len(self._shadows) - 1,
+                frame.instruction,
+                ret.result,
+                self.describer.describe(result),
+            )
+        )
+
+    # ---- registers and memory ---------------------------------------------------------------
+
+    def _argument(self, arg: Arg, value: Any) -> Argument:
+        described = self.describer.describe(value)
+        if arg.kind == ArgKind.REGISTER and arg.value >= VOID_REGISTER:
+            return Argument("vm" if arg.value == VM_REGISTER else "void", 0, described)
+        return Argument(_SOURCES[arg.kind], arg.value, described)
+
+    def _refresh(self, values: Sequence[Any]) -> tuple[RegisterChange, ...]:
+        """Describe again what ``values`` give access to; return the registers that changed."""
+        seers: set[tuple[int, int]] = set()
+        for value in values:
+            for owner in self.describer.owners(value):
+                seers |= self._seers.get(owner, set())
+        changes = []
+        for depth, register in sorted(seers):
+            shadow = self._shadows[depth]
+            described = self.describer.describe(shadow.frame.registers[register])
+            if described != shadow.values[register]:
+                shadow.values[register] = described
+                self._note_owners(depth, register)
+                changes.append(RegisterChange(depth, register, described))
+        return tuple(changes)
+
+    def _note_owners(self, depth: int, register: int) -> None:
+        shadow = self._shadows[depth]
+        before = shadow.owners[register]
+        after = self.describer.owners(shadow.frame.registers[register])
+        for owner in before - after:
+            self._forget(owner, depth, register)
+        for owner in after - before:
+            self._seers.setdefault(owner, set()).add((depth, register))
+        shadow.owners[register] = after
+
+    def _forget(self, owner: int, depth: int, register: int) -> None:
+        seers = self._seers.get(owner)
+        if seers is not None:
+            seers.discard((depth, register))
+            if not seers:
+                del self._seers[owner]
+
+
+def _instruction(frame: Frame) -> Instruction | None:
+    executable = frame.function.executable
+    return None if executable is None else executable.instruction(frame.instruction)
+
+
+def _error_words(error: BaseException | None) -> tuple[str, str]:
+    if error is None:
+        return "closed", "the execution was given up"
+    return type(error).__name__, str(error)
