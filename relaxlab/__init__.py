@@ -10,8 +10,8 @@ process which only runs executables never loads the compiler.
 Examples
 --------
 >>> import relaxlab as tvm
->>> tvm.cpu().device_id
-0
+>>> str(tvm.cpu())
+'cpu:0'
 """
 
 from importlib import import_module
