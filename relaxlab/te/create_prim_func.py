@@ -1,0 +1,336 @@
+"""From a graph of tensors to a kernel.
+
+Every compute becomes loops around one block, in dependency order; its tensor becomes a buffer:
+a parameter when it is listed, else owned by the root block. Names are those of TVM: loops are
+called as the axes, block variables ``v_<axis>``, blocks and buffers as the operation.
+Counterpart: ``tvm.te.create_prim_func``.
+
+Examples
+--------
+>>> from relaxlab import te
+>>> a = te.placeholder((4,), "float32", "a")
+>>> f = te.create_prim_func([a, te.compute((4,), lambda i: a[i] * 2.0, name="b")])
+>>> [p.name for p in f.params], f.attrs["tirx.noalias"]
+(['a', 'b'], True)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from relaxlab.errors import InternalError
+from relaxlab.ir import prim_ops
+from relaxlab.ir.attrs import DictAttrs
+from relaxlab.ir.expr import Expr, Var
+from relaxlab.ir.node import Node
+from relaxlab.ir.prim import IntImm, Range, TensorLoad
+from relaxlab.ir.prim_functor import substitute
+from relaxlab.ir.sym import Analyzer
+from relaxlab.runtime.dtype import DataType
+from relaxlab.te.access_regions import access_regions
+from relaxlab.te.element import ElementConverter, Role
+from relaxlab.te.tensor import (
+    ComputeOp,
+    ExternOp,
+    Operation,
+    PlaceholderOp,
+    Reduce,
+    Tensor,
+)
+from relaxlab.tirx import (
+    Bind,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    IterVar,
+    PrimFunc,
+    SBlock,
+    SBlockRealize,
+    Stmt,
+    buffer_type,
+    decl_buffer,
+    seq,
+)
+
+__all__ = ["create_prim_func"]
+
+_TRUE = IntImm(DataType("bool"), 1)
+
+
+def create_prim_func(
+    ops: Sequence[Tensor | Var],
+    index_dtype_override: DataType | str | None = None,
+) -> PrimFunc:
+    """Make a kernel of the block dialect.
+
+    Parameters
+    ----------
+    ops
+        The parameters in order: inputs, outputs, and scalar variables.
+    index_dtype_override
+        Dtype of all loops, indices and extents; None keeps those of the tensors.
+
+    Returns
+    -------
+    PrimFunc
+        With ``global_symbol`` "main" and ``tirx.noalias``.
+
+    Raises
+    ------
+    TypeError
+        If a parameter is neither a tensor nor a scalar variable.
+    InternalError
+        If the computation reads a given tensor that is not a parameter.
+    """
+    for op in ops:
+        if not isinstance(op, Tensor | Var):
+            raise TypeError(
+                "create_prim_func expects tensors and scalar variables as parameters, got "
+                f"{type(op).__name__}"
+            )
+    dtype = None if index_dtype_override is None else DataType(index_dtype_override)
+    return _Creator(tuple(ops), dtype).create()
+
+
+def _ordered(tensors: Sequence[Tensor]) -> list[Operation]:
+    """Operations in dependency order, from the first parameter on, each once."""
+    order: dict[Operation, None] = {}
+    for tensor in tensors:
+        pending = [(tensor.op, False)]
+        while pending:
+            op, done = pending.pop()
+            if op in order:
+                continue
+            if done:
+                order[op] = None
+            else:
+                pending.append((op, True))
+                pending.extend((t.op, False) for t in reversed(op.input_tensors))
+    return list(order)
+
+
+class _Names:
+    """Unique block names: ``T_add``, ``T_add_1``, ..."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+
+    def fresh(self, hint: str) -> str:
+        hint = hint.replace(".", "_")
+        name = hint
+        while name in self._taken:
+            self._taken[hint] += 1
+            name = f"{hint}_{self._taken[hint]}"
+        self._taken[name] = 0
+        return name
+
+
+class _Creator:
+    """One conversion: which buffer each tensor became."""
+
+    def __init__(self, params: tuple[Tensor | Var, ...], index_dtype: DataType | None) -> None:
+        self.params = params
+        self.listed = [p for p in params if isinstance(p, Tensor)]
+        self.index_dtype = index_dtype
+        self.analyzer = Analyzer()
+        self.names = _Names()
+        self.buffers: dict[Tensor, Var] = {}
+        self.owned: list[Var] = []
+        self.declared: dict[Tensor, Var] = {}
+
+    def create(self) -> PrimFunc:
+        order = _ordered(self.listed)
+        for op in order:
+            if isinstance(op, ExternOp):
+                # an extern statement names its buffers itself: parameters take them over
+                for tensor, buffer in zip(op.inputs, op.input_buffers, strict=True):
+                    if isinstance(tensor.op, PlaceholderOp):
+                        self.declared.setdefault(tensor, buffer)
+                self.declared.update(zip(op.outputs, op.output_buffers, strict=True))
+        body = [statement for op in order for statement in self._convert(op)]
+        params = tuple(p if isinstance(p, Var) else self.buffers[p] for p in self.params)
+        attrs: dict[str, Any] = {"global_symbol": "main", "s_tir": True, "tirx.noalias": True}
+        free = self._layout_free(order)
+        if free:
+            attrs["layout_free_buffers"] = free
+        return PrimFunc(params, self._root(body), attrs=DictAttrs(dict(sorted(attrs.items()))))
+
+    def _layout_free(self, order: Sequence[Operation]) -> tuple[int, ...]:
+        named = [t for op in order for t in op.attrs.get("layout_free_placeholders", ())]
+        return tuple(i for i, p in enumerate(self.params) if any(p is t for t in named))
+
+    def _root(self, body: list[Stmt]) -> Stmt:
+        only = body[0] if len(body) == 1 else None
+        if not self.owned and isinstance(only, SBlockRealize) and not only.block.iter_vars:
+            return only  # a block without iteration is a root already
+        statement = seq(body) if body else Evaluate(IntImm(DataType("int32"), 0))
+        block = SBlock((), (), (), "root", statement, alloc_buffers=tuple(self.owned))
+        return SBlockRealize((), _TRUE, block)
+
+    # ------------------------------------------------------------ buffers
+
+    def _buffer(self, tensor: Tensor, name: str) -> Var:
+        """Make the buffer of a tensor: a parameter's, or one that the root block owns."""
+        listed = any(p is tensor for p in self.listed)
+        declared = self.declared.get(tensor) if listed else None
+        if declared is None:
+            dims = tuple(self._index(dim) for dim in tensor.shape)
+            declared = decl_buffer(dims, tensor.dtype, name)
+        elif self.index_dtype is not None:
+            ty = buffer_type(declared)
+            dims = tuple(self._index(dim) for dim in ty.shape)
+            if any(a is not b for a, b in zip(dims, ty.shape, strict=True)):
+                declared = Var(declared.name, replace(ty, shape=dims))
+        self.buffers[tensor] = declared
+        if not listed:
+            self.owned.append(declared)
+        return declared
+
+    def _output_buffers(self, op: Operation) -> list[Var]:
+        several = len(op.outputs) > 1
+        return [
+            self._buffer(tensor, f"{op.name}_v{i}" if several else op.name)
+            for i, tensor in enumerate(op.outputs)
+        ]
+
+    # ------------------------------------------------------------ statements
+
+    def _convert(self, op: Operation) -> list[Stmt]:
+        match op:
+            case PlaceholderOp():
+                if not any(p is op.output(0) for p in self.listed):
+                    raise InternalError(
+                        f"the computation reads tensor {op.name!r}, which is given from outside "
+                        "but is no parameter; add it to the list given to create_prim_func"
+                    )
+                self._buffer(op.output(0), op.name)
+                return []
+            case ComputeOp():
+                return [self._compute(op)]
+            case ExternOp():
+                return [self._extern(op)]
+            case _:
+                raise TypeError(f"create_prim_func cannot convert a {type(op).__name__}")
+
+    def _extern(self, op: ExternOp) -> Stmt:
+        known: dict[Var, Var] = {}
+        for tensor, buffer in zip(op.inputs, op.input_buffers, strict=True):
+            known[buffer] = self.buffers[tensor]
+        for i, (tensor, buffer) in enumerate(zip(op.outputs, op.output_buffers, strict=True)):
+            several = len(op.outputs) > 1
+            known[buffer] = self._buffer(tensor, f"{op.name}_v{i}" if several else op.name)
+        body = substitute(op.body, {k: v for k, v in known.items() if k is not v})
+        block = SBlock((), (), (), self.names.fresh(op.name), body, annotations=_annotations(op))
+        return SBlockRealize((), _TRUE, block)
+
+    def _compute(self, op: ComputeOp) -> Stmt:
+        buffers = self._output_buffers(op)
+        axes = (*op.axis, *op.reduce_axis)
+        domains = [self._domain(axis.dom) for axis in axes]
+        loops = [
+            Var(axis.var.name, dom.extent.dtype) for axis, dom in zip(axes, domains, strict=True)
+        ]
+        if isinstance(op.body[0], Reduce) or len(buffers) == 1:
+            body = self._block(op, buffers, op.body, axes, domains, loops, op.name)
+        else:
+            # elementwise results share the loops, not the block
+            body = seq(
+                [
+                    self._block(op, [buffer], (value,), axes, domains, loops, buffer.name)
+                    for buffer, value in zip(buffers, op.body, strict=True)
+                ]
+            )
+        for loop, dom in zip(reversed(loops), reversed(domains), strict=True):
+            body = For(loop, dom.min, dom.extent, ForKind.SERIAL, body)
+        return body
+
+    def _block(
+        self,
+        op: ComputeOp,
+        buffers: list[Var],
+        values: tuple[Expr, ...],
+        axes: tuple[IterVar, ...],
+        domains: list[Range],
+        loops: list[Var],
+        name: str,
+    ) -> Stmt:
+        iter_vars = tuple(
+            IterVar(dom, Var(f"v_{axis.var.name}", dom.extent.dtype), axis.iter_type)
+            for axis, dom in zip(axes, domains, strict=True)
+        )
+        known: dict[Node, Expr] = {
+            axis.var: block_var.var for axis, block_var in zip(axes, iter_vars, strict=True)
+        }
+        convert = ElementConverter(self.buffers, known, self.index_dtype)
+        indices = tuple(iter_var.var for iter_var in iter_vars[: len(op.axis)])
+        values_of_iters: tuple[Expr, ...] = tuple(loops)
+        if not iter_vars:
+            dtype = self.index_dtype or DataType("int32")
+            zero, one = IntImm(dtype, 0), IntImm(dtype, 1)
+            iter_vars = (IterVar(Range(zero, one), Var("vi", dtype)),)
+            values_of_iters = (zero,)
+        first = values[0]
+        if isinstance(first, Reduce):
+            body, init = self._reduction(first, buffers, indices, convert)
+        else:
+            init = None
+            value = self.analyzer.simplify(convert.stored(first, buffers[0]))
+            body = BufferStore(buffers[0], value, indices)
+        reads, writes = access_regions(body, init)
+        block = SBlock(
+            iter_vars,
+            reads,
+            writes,
+            self.names.fresh(name),
+            body,
+            init,
+            annotations=_annotations(op),
+        )
+        return SBlockRealize(values_of_iters, _TRUE, block)
+
+    def _reduction(
+        self,
+        reduce: Reduce,
+        buffers: list[Var],
+        indices: tuple[Expr, ...],
+        convert: "ElementConverter",
+    ) -> tuple[Stmt, Stmt]:
+        combiner = reduce.combiner
+        dtypes = tuple(buffer_type(buffer).dtype for buffer in buffers)
+        begin = [convert(value) for value in reduce.init or combiner.identity(dtypes)]
+        init = seq(
+            [BufferStore(b, value, indices) for b, value in zip(buffers, begin, strict=True)]
+        )
+        old = tuple(TensorLoad(buffer, indices) for buffer in buffers)
+        new = tuple(self.analyzer.simplify(convert(value)) for value in reduce.source)
+        combined = combiner.combine(old, new)
+        if len(buffers) == 1:
+            body: Stmt = BufferStore(buffers[0], combined[0], indices)
+        else:
+            # all new values are computed from the old ones before any is stored
+            held = [Var(f"v_{b.name}", d) for b, d in zip(buffers, dtypes, strict=True)]
+            bound = [Bind(v, value) for v, value in zip(held, combined, strict=True)]
+            stored = [BufferStore(b, v, indices) for b, v in zip(buffers, held, strict=True)]
+            body = seq([*bound, *stored])
+        condition = self.analyzer.simplify(convert(reduce.condition, Role.CONDITION))
+        if not prim_ops.is_const_int(condition, 1):
+            body = IfThenElse(condition, body)
+        return body, init
+
+    # ------------------------------------------------------------ indices
+
+    def _index(self, value: Expr) -> Expr:
+        if self.index_dtype is None:
+            return value
+        convert = ElementConverter(self.buffers, {}, self.index_dtype)
+        return prim_ops.cast(self.index_dtype, convert(value, Role.INDEX))
+
+    def _domain(self, dom: Range) -> Range:
+        # the buffer keeps the extent as it was written, the loop gets it simplified
+        return Range(self._index(dom.min), self.analyzer.simplify(self._index(dom.extent)))
+
+
+def _annotations(op: Operation) -> Mapping[str, Any]:
+    return {k: v for k, v in op.attrs.items() if k != "layout_free_placeholders"}

@@ -1,0 +1,158 @@
+"""Choosing elements: by a list of indices, by a range with a stride.
+
+Counterpart: ``take`` and ``strided_slice`` of ``tvm.topi.transform``.
+
+Examples
+--------
+>>> from relaxlab import te
+>>> y = take(te.placeholder((4, 3), name="x"), te.placeholder((2,), "int32", "i"), axis=0)
+>>> y.name, [d.value for d in y.shape]
+('T_take', [2, 3])
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from relaxlab.ir import prim_ops
+from relaxlab.ir.expr import Expr, Var
+from relaxlab.ir.prim import IntImm
+from relaxlab.ir.sym import Analyzer
+from relaxlab.te import Tensor
+from relaxlab.topi.indices import compute_ax, normalize_axis, product, static_extent, unravel_index
+
+__all__ = ["slice_length", "strided_slice", "take"]
+
+
+def take(
+    data: Tensor, indices: Tensor | Expr, axis: int | None = None, mode: str = "fast"
+) -> Tensor:
+    """Pick elements along an axis.
+
+    Parameters
+    ----------
+    data
+        Where from.
+    indices
+        Which; a scalar expression drops the axis.
+    axis
+        Which axis the indices count on; None for the flattened tensor.
+    mode
+        ``"fast"`` trusts the indices, ``"clip"`` limits them, ``"wrap"`` counts modulo,
+        ``"nan"`` gives NaN for those out of range.
+    """
+    if mode not in ("fast", "clip", "wrap", "nan"):
+        raise ValueError(f"take: unknown mode {mode!r}; expected fast, clip, wrap or nan")
+    place = None if axis is None else normalize_axis(axis, data.ndim)
+    ahead = data.shape[:place] if place is not None else ()
+    behind = data.shape[place + 1 :] if place is not None else ()
+    middle = indices.shape if isinstance(indices, Tensor) else ()
+    extent = product(data.shape) if place is None else data.shape[place]
+
+    def body(*index: Expr) -> Expr:
+        begin = len(ahead)
+        end = begin + len(middle)
+        chosen = indices(*index[begin:end]) if isinstance(indices, Tensor) else indices
+        inside = _in_range(chosen, extent, mode)
+        if place is None:
+            value: Expr = data(*unravel_index(inside, data.shape))
+        else:
+            value = data(*index[:begin], inside, *index[end:])
+        if mode != "nan":
+            return value
+        valid = prim_ops.logical_and(
+            prim_ops.greater_equal(chosen, 0), prim_ops.less(chosen, extent)
+        )
+        nan = prim_ops.const(float("nan"), data.dtype)
+        return prim_ops.if_then_else(valid, value, nan)
+
+    return compute_ax((*ahead, *middle, *behind), body, "T_take", "injective")
+
+
+def _in_range(index: Expr, extent: Expr, mode: str) -> Expr:
+    if mode == "clip":
+        return prim_ops.min(prim_ops.max(0, index), extent - 1)
+    if mode == "wrap":
+        return prim_ops.truncmod(prim_ops.truncmod(index, extent) + extent, extent)
+    return index
+
+
+def _canonical(index: Expr, extent: Expr, stride: int) -> Expr:
+    """Count a slice bound from the front and keep it inside the extent."""
+    if isinstance(index, Var) and isinstance(extent, Var) and index.name == extent.name:
+        return index
+    low: Any = -1 if stride < 0 else 0
+    high = extent - 1 if stride < 0 else extent
+    if not (isinstance(index, IntImm) and index.value >= 0):
+        index = prim_ops.if_then_else(prim_ops.less(index, 0), index + extent, index)
+    return prim_ops.min(prim_ops.max(index, low), high)
+
+
+def slice_length(
+    begin: Expr, end: Expr, stride: int, extent: Expr, assume_inbound: bool = False
+) -> Expr:
+    """Return how many elements ``begin:end:stride`` of an extent has, simplified.
+
+    With ``assume_inbound`` the bounds are taken as they are.
+    """
+    if not assume_inbound:
+        begin, end = _canonical(begin, extent, stride), _canonical(end, extent, stride)
+    if stride < 0:
+        length = prim_ops.ceildiv(begin - end, -stride)
+    else:
+        length = prim_ops.ceildiv(end - begin, stride)
+    simplified: Expr = Analyzer().simplify(length)
+    return simplified
+
+
+def strided_slice(
+    data: Tensor,
+    begin: Sequence[Expr | int],
+    end: Sequence[Expr | int],
+    strides: Sequence[Expr | int] | None = None,
+    axes: Sequence[int] | None = None,
+    assume_inbound: bool = False,
+) -> Tensor:
+    """Take every ``strides[i]``-th element from ``begin[i]`` up to ``end[i]`` on ``axes[i]``.
+
+    Negative bounds count from the end; bounds outside are limited unless ``assume_inbound``.
+
+    Raises
+    ------
+    ValueError
+        If a stride is 0 or no literal.
+    """
+    places = (
+        tuple(range(len(begin)))
+        if axes is None
+        else tuple(normalize_axis(int(a), data.ndim) for a in axes)
+    )
+    steps = [1] * len(places) if strides is None else [_literal_stride(s) for s in strides]
+    first = [_bound(b, data.shape[a]) for b, a in zip(begin, places, strict=True)]
+    last = [_bound(e, data.shape[a]) for e, a in zip(end, places, strict=True)]
+    dims = list(data.shape)
+    starts: dict[int, tuple[Expr, int]] = {}
+    for place, b, e, step in zip(places, first, last, steps, strict=True):
+        extent = data.shape[place]
+        dims[place] = slice_length(b, e, step, extent, assume_inbound)
+        starts[place] = (b if assume_inbound else _canonical(b, extent, step), step)
+
+    def body(*indices: Expr) -> Expr:
+        return data(
+            *(i * starts[a][1] + starts[a][0] if a in starts else i for a, i in enumerate(indices))
+        )
+
+    known = all(static_extent(d) is not None for d in (*data.shape, *first, *last))
+    name = "T_strided_slice_with_axes" if known else "T_dynamic_strided_slice_with_axes"
+    return compute_ax(dims, body, name, "injective")
+
+
+def _bound(value: Expr | int, extent: Expr) -> Expr:
+    return prim_ops.const(value, extent.dtype) if isinstance(value, int) else value
+
+
+def _literal_stride(stride: Expr | int) -> int:
+    if isinstance(stride, IntImm):
+        stride = stride.value
+    if not isinstance(stride, int) or stride == 0:
+        raise ValueError(f"strided_slice: a stride must be a literal other than 0, got {stride!r}")
+    return stride
