@@ -21,6 +21,9 @@ from relaxlab.ir.type import PRINTERS
 
 __all__ = ["BaseFunc", "IRModule"]
 
+#: The size from which TVM's map moves an updated entry to the end (smaller ones keep places).
+_MOVES_FROM = 4
+
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class BaseFunc(Expr):
@@ -86,12 +89,18 @@ class IRModule:
         if taken is not None and taken is not gvar:
             raise ValueError(f"the module already has a function called {gvar.name_hint!r}")
         self._by_name[gvar.name_hint] = gvar
+        if len(self.functions) >= _MOVES_FROM:
+            self.functions.pop(gvar, None)
         self.functions[gvar] = func
         if func.ty is not None:
             gvar.set_ty(func.ty)
 
     def update_func(self, gvar: GlobalVar, func: BaseFunc) -> None:
-        """Replace (or add) the function of ``gvar``; its place in the order is kept."""
+        """Replace (or add) the function of ``gvar``.
+
+        In a module of four functions or more it goes to the end, as in TVM: bytecode lists
+        functions in this order, so disassemblies agree only if the order does.
+        """
         self.add(gvar, func)
 
     def remove(self, gvar: GlobalVar) -> None:
@@ -145,7 +154,10 @@ class IRModule:
         return copy
 
     def with_functions(self, changed: Mapping[GlobalVar, BaseFunc]) -> "IRModule":
-        """Return a module with some functions replaced; itself when none differs."""
+        """Return a module with some functions replaced, in the order of ``changed``.
+
+        The module itself when none differs.
+        """
         if all(self.functions.get(g) is f for g, f in changed.items()):
             return self
         copy = self.clone()
