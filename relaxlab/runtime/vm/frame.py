@@ -132,9 +132,13 @@ class Frame:
         date whenever somebody else can look: in a callee, at a stop, after an error.
     return_slot
         Slot of the frame below for the result; None if the result is dropped.
+    result
+        Set when an outermost frame has returned.
     """
 
-    __slots__ = ("function", "pc", "registers", "return_slot")
+    __slots__ = ("function", "pc", "registers", "result", "return_slot")
+
+    result: Any
 
     def __init__(
         self, function: LinkedFunction, registers: list[Any], return_slot: int | None

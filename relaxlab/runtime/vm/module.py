@@ -6,7 +6,7 @@ them. Counterpart: the function table of TVM's ``VirtualMachineImpl``.
 
 Examples
 --------
->>> sorted(MODULE_FUNCTIONS.names())[:3]
+>>> sorted(MACHINE_FUNCTIONS.names())[:3]
 ['get_function_arity', 'get_function_param_name', 'get_output']
 """
 
@@ -24,9 +24,9 @@ from relaxlab.runtime.vm.bytecode import VMFuncInfo
 if TYPE_CHECKING:
     from relaxlab.runtime.vm.virtual_machine import VirtualMachine
 
-__all__ = ["MODULE_FUNCTIONS", "VMModule"]
+__all__ = ["MACHINE_FUNCTIONS", "VMModule"]
 
-MODULE_FUNCTIONS: Final[Registry[Callable[..., Any]]] = Registry("machine function")
+MACHINE_FUNCTIONS: Final[Registry[Callable[..., Any]]] = Registry("machine function")
 
 
 class VMModule:
@@ -40,8 +40,8 @@ class VMModule:
         self.machine = machine
 
     def find(self, name: str) -> Callable[..., Any] | None:
-        """Return the module function called ``name``, or None; see ``MODULE_FUNCTIONS``."""
-        function = MODULE_FUNCTIONS.find(name)
+        """Return the module function called ``name``, or None; see ``MACHINE_FUNCTIONS``."""
+        function = MACHINE_FUNCTIONS.find(name)
         if function is None:
             return None
         machine = self.machine
@@ -62,13 +62,13 @@ class VMModule:
         return f"VMModule({self.machine!r})"
 
 
-@MODULE_FUNCTIONS.registered("invoke_closure")
+@MACHINE_FUNCTIONS.registered("invoke_closure")
 def invoke_closure(machine: "VirtualMachine", closure: Any, *args: Any) -> Any:
     """Call a closure or a host function."""
     return machine.invoke_closure(closure, *args)
 
 
-@MODULE_FUNCTIONS.registered("save_function")
+@MACHINE_FUNCTIONS.registered("save_function")
 def save_function(machine: "VirtualMachine", *args: Any) -> None:
     """Keep a function with its last arguments bound: (name, saved name, include_return, ...)."""
     if len(args) < 3:
@@ -82,7 +82,7 @@ def save_function(machine: "VirtualMachine", *args: Any) -> None:
     machine.store_function(saved_name, closure.bind(bound), not include_return)
 
 
-@MODULE_FUNCTIONS.registered("set_input")
+@MACHINE_FUNCTIONS.registered("set_input")
 def set_input(machine: "VirtualMachine", name: str, *args: Any) -> None:
     """Keep the arguments of the next ``invoke_stateful(name)``, copied to the first device."""
     info = _require_info(machine, name)
@@ -96,7 +96,7 @@ def set_input(machine: "VirtualMachine", name: str, *args: Any) -> None:
     machine.store_input(name, [machine.to_device(as_value(value)) for value in args])
 
 
-@MODULE_FUNCTIONS.registered("set_input_with_param_module")
+@MACHINE_FUNCTIONS.registered("set_input_with_param_module")
 def set_input_with_param_module(machine: "VirtualMachine", name: str, *args: Any) -> None:
     """Like ``set_input``; the last argument is a module whose ``get_params()`` is used."""
     if not args or not hasattr(args[-1], "get_function"):
@@ -105,21 +105,21 @@ def set_input_with_param_module(machine: "VirtualMachine", name: str, *args: Any
     set_input(machine, name, *args[:-1], args[-1].get_function("get_params")())
 
 
-@MODULE_FUNCTIONS.registered("invoke_stateful")
+@MACHINE_FUNCTIONS.registered("invoke_stateful")
 def invoke_stateful(machine: "VirtualMachine", name: str) -> None:
     """Call a function with the arguments kept by ``set_input``; keep its result."""
     closure = machine.require_closure(name)
     machine.store_output(name, machine.invoke_closure(closure, *machine.stored_input(name)))
 
 
-@MODULE_FUNCTIONS.registered("get_output_arity")
+@MACHINE_FUNCTIONS.registered("get_output_arity")
 def get_output_arity(machine: "VirtualMachine", name: str, *indices: int) -> int:
     """Return the number of elements of a kept result, or -1 if it is no tuple."""
     value = _select(machine.stored_output(name), name, indices)
     return len(value) if isinstance(value, Array) else -1
 
 
-@MODULE_FUNCTIONS.registered("get_output")
+@MACHINE_FUNCTIONS.registered("get_output")
 def get_output(machine: "VirtualMachine", name: str, *indices: int) -> Any:
     """Return a kept result, or the element of it that the indices lead to."""
     value = _select(machine.stored_output(name), name, indices)
@@ -131,13 +131,13 @@ def get_output(machine: "VirtualMachine", name: str, *indices: int) -> Any:
     return value
 
 
-@MODULE_FUNCTIONS.registered("get_function_arity")
+@MACHINE_FUNCTIONS.registered("get_function_arity")
 def get_function_arity(machine: "VirtualMachine", name: str) -> int:
     """Return the number of parameter names: 0 for packed functions, and where names are absent."""
     return len(_require_info(machine, name).param_names)
 
 
-@MODULE_FUNCTIONS.registered("get_function_param_name")
+@MACHINE_FUNCTIONS.registered("get_function_param_name")
 def get_function_param_name(machine: "VirtualMachine", name: str, index: int) -> str:
     """Return the name of one parameter."""
     names = _require_info(machine, name).param_names
@@ -149,7 +149,7 @@ def get_function_param_name(machine: "VirtualMachine", name: str, index: int) ->
     return names[index]
 
 
-@MODULE_FUNCTIONS.registered("set_instrument")
+@MACHINE_FUNCTIONS.registered("set_instrument")
 def set_instrument(machine: "VirtualMachine", instrument: Any = None, *args: Any) -> None:
     """Attach an instrument, or the one that a named global function makes; None removes it."""
     if isinstance(instrument, str):

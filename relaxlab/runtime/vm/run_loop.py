@@ -20,7 +20,7 @@ Examples
 (False, True, 7)
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -38,15 +38,20 @@ from relaxlab.runtime.vm.watch import Watch
 if TYPE_CHECKING:
     from relaxlab.runtime.vm.virtual_machine import VirtualMachine
 
-__all__ = ["Execution"]
+__all__ = ["Execution", "new_frame", "run_loop"]
 
 _MAX_NOTES = 8
 
 
-def run_loop(run: "Execution") -> Iterator[None]:
-    """Run the frames of ``run`` until the first one returns; stop before every instruction."""
-    machine, frames, watch, hooks = run.machine, run.frames, run.watch, run.hooks
-    limit = machine.recursion_limit - run.base_depth
+def run_loop(
+    machine: "VirtualMachine", frames: list[Frame], watch: Watch | None, hooks: Hooks | None
+) -> Generator[None]:
+    """Run until the only frame of ``frames`` returns, and leave its value in ``frame.result``.
+
+    With a ``watch`` it stops before every instruction; ``hooks`` are told and asked at the points
+    that they define. On an error all frames are popped and the error passes through.
+    """
+    limit = machine.recursion_limit
     frame = frames[-1]
     code, registers, pc = frame.function.code, frame.registers, frame.pc
     try:
@@ -90,7 +95,7 @@ def run_loop(run: "Execution") -> Iterator[None]:
                     hooks.returned(frame, result)
                 callee = frames.pop()
                 if not frames:
-                    run.result = result
+                    frame.result = result
                     return
                 frame, slot = frames[-1], callee.return_slot
                 code, registers, pc = frame.function.code, frame.registers, frame.pc
@@ -128,7 +133,7 @@ def run_loop(run: "Execution") -> Iterator[None]:
                         continue
                     target, arguments = closure.function, (*arguments[2:], *closure.bound)
                 if len(frames) >= limit:
-                    raise _too_deep(machine.recursion_limit, target)
+                    raise _too_deep(limit, target)
                 frame = new_frame(machine, target, arguments, slot)
                 frames.append(frame)
                 code, registers, pc = target.code, frame.registers, frame.pc
@@ -138,16 +143,19 @@ def run_loop(run: "Execution") -> Iterator[None]:
             else:
                 raise target  # a trap: what is wrong was found when linking
     except GeneratorExit:
-        run.unwind(None)
+        unwind(frames, watch, None)
         raise
     except BaseException as error:
         frame.pc = pc
-        run.unwind(error)
+        unwind(frames, watch, error)
         raise
 
 
 def new_frame(
-    machine: "VirtualMachine", function: LinkedFunction, arguments: Any, return_slot: int | None
+    machine: "VirtualMachine",
+    function: LinkedFunction,
+    arguments: Sequence[Any],
+    return_slot: int | None,
 ) -> Frame:
     """Return a frame with the arguments in the first registers."""
     if len(arguments) != function.num_args:
@@ -158,99 +166,88 @@ def new_frame(
     return Frame(function, registers, return_slot)
 
 
-class Execution:
-    """One call of a Relax function from the host, from its first instruction to its result.
+def unwind(frames: list[Frame], watch: Watch | None, error: BaseException | None) -> None:
+    """Pop every frame; ``error`` gets notes on where it passes through."""
+    if error is not None:
+        for frame in frames[: -_MAX_NOTES - 1 : -1]:
+            error.add_note(_location(frame))
+        if len(frames) > _MAX_NOTES:
+            error.add_note(f"  … and {len(frames) - _MAX_NOTES} frames below")
+        if watch is not None:
+            watch.error_raised(frames[-1], error)
+    while frames:
+        frame = frames.pop()
+        if watch is not None:
+            watch.popped(frame, unwound=True)
 
-    Made by ``vm.start(...)``, which stops before the first instruction. An execution that is
-    not run to its end must be closed; ``with`` does that.
+
+class Execution:
+    """One call of a Relax function that can be stopped or looked at.
+
+    Made by ``vm.start(...)``, which stops before the first instruction, and for every call while
+    the machine has an observer or an instrument. An execution that is not run to its end must be
+    closed; ``with`` does that.
 
     Attributes
     ----------
     machine
         The machine that runs it.
+    function
+        The function that was called.
     frames
         The frames, outermost first; empty when it is over.
-    result
-        What the function returned, once ``finished``.
     error
-        What it raised instead.
-    base_depth
-        Frames below: those of the execution whose host function called the machine again.
+        What it raised, if it did.
+    parent
+        The execution in which a host function called the machine again, if it is that call.
     """
 
-    __slots__ = (
-        "_describer",
-        "_loop",
-        "base_depth",
-        "error",
-        "frames",
-        "function",
-        "hooks",
-        "machine",
-        "parent",
-        "result",
-        "watch",
-    )
-
-    base_depth: int
-    frames: list[Frame]
     watch: Watch | None
 
     def __init__(
         self,
         machine: "VirtualMachine",
         function: LinkedFunction,
-        arguments: Any,
+        arguments: Sequence[Any],
         stepping: bool = False,
         observer: Observer | None = None,
     ) -> None:
         self.machine = machine
         self.function = function
-        self.result: Any = None
+        self.frames: list[Frame] = []
         self.error: BaseException | None = None
-        self._loop: Iterator[None] | None = None
+        self.parent: Execution | None = machine.current
+        self._depth = 0
         self._describer: Describer | None = None
-        self.parent = parent = machine.current
+        observer = observer or machine.observer
         watch: Watch | None = None
-        if parent is not None:
-            self.base_depth = parent.base_depth + len(parent.frames)
-            watch = parent.watch
-        else:
-            self.base_depth = 0
-        if watch is None and (stepping or observer is not None or machine.observer is not None):
-            watch = Watch(observer or machine.observer)
+        if self.parent is not None:
+            watch = self.parent.watch
+            self._depth = self.parent._depth + len(self.parent.frames)
+        if watch is None and (stepping or observer is not None):
+            watch = Watch(observer)
         self.watch = watch
-        instrument = machine.instrument
-        self.hooks: Hooks | None = None
-        if instrument is not None or (watch is not None and watch.observer is not None):
-            self.hooks = Hooks(watch, instrument)
+        hooks: Hooks | None = None
+        if machine.instrument is not None or (watch is not None and watch.observer is not None):
+            hooks = Hooks(watch, machine.instrument)
         if watch is not None:
-            watch.run_started(function.name, arguments, self.base_depth)
+            watch.run_started(function.name, arguments, self._depth)
         try:
-            if self.base_depth >= machine.recursion_limit:
-                raise _too_deep(machine.recursion_limit, function)
-            frame = new_frame(machine, function, arguments, None)
-        except Exception as error:
-            if watch is not None:
-                watch.run_failed(function.name, error, self.base_depth)
+            self._first = new_frame(machine, function, arguments, None)
+        except InternalError as error:
+            self._over(error)
             raise
-        self.frames = [frame]
+        self.frames.append(self._first)
         if watch is not None:
-            watch.pushed(frame)
+            watch.pushed(self._first)
+        self._loop = run_loop(machine, self.frames, watch, hooks)
 
     # ---- running ----------------------------------------------------------------------------
 
     def run(self) -> Any:
         """Run to the end and return the result; errors pass through, with all frames gone."""
-        machine = self.machine
-        previous, machine.current = machine.current, self
-        try:
-            for _ in self._loop or run_loop(self):
-                pass
-        finally:
-            machine.current = previous
-        if self.watch is not None:
-            self.watch.run_finished(self.function.name, self.result, self.base_depth)
+        while self.step():
+            pass
         return self.result
 
     def step(self) -> bool:
@@ -260,8 +257,6 @@ class Execution:
         host function is run as a whole, with everything that it calls. On an error the
         execution is over, its frames are gone, and the error passes through.
         """
-        if self._loop is None:
-            self._loop = run_loop(self)
         if not self.frames:
             return False
         machine = self.machine
@@ -269,19 +264,30 @@ class Execution:
         try:
             next(self._loop)
         except StopIteration:
-            if self.watch is not None:
-                self.watch.run_finished(self.function.name, self.result, self.base_depth)
+            self._over(None)
             return False
+        except BaseException as error:
+            self._over(error)
+            raise
         finally:
             machine.current = previous
         return True
 
     def close(self) -> None:
         """Give the execution up: pop its frames. Does nothing when it is over."""
-        if self._loop is not None:
-            self._loop.close()  # type: ignore[attr-defined]  # run_loop makes a generator
         if self.frames:
-            self.unwind(None)
+            # run_loop unwinds if it had begun
+            self._loop.close()
+            unwind(self.frames, self.watch, None)
+            self._over(GeneratorExit("the execution was given up"))
+
+    def _over(self, error: BaseException | None) -> None:
+        self.error = error
+        if self.watch is not None:
+            if error is None:
+                self.watch.run_finished(self.function.name, self._first.result, self._depth)
+            else:
+                self.watch.run_failed(self.function.name, error, self._depth)
 
     def __enter__(self) -> Self:
         return self
@@ -295,6 +301,13 @@ class Execution:
         self.close()
 
     # ---- looking ----------------------------------------------------------------------------
+
+    @property
+    def result(self) -> Any:
+        """What the function returned; an execution that is not over has none."""
+        if self.frames or self.error is not None:
+            raise ValueError(f"no result: {self!r}")
+        return self._first.result
 
     @property
     def finished(self) -> bool:
@@ -333,24 +346,6 @@ class Execution:
             for frame in run.frames
         ]
         return MachineState(self.step_count, tuple(frames))
-
-    def unwind(self, error: BaseException | None) -> None:
-        """Pop every frame; ``error`` gets notes on where it passed through."""
-        self.error = error
-        frames, watch = self.frames, self.watch
-        if error is not None:
-            for frame in frames[: -_MAX_NOTES - 1 : -1]:
-                error.add_note(_location(frame))
-            if len(frames) > _MAX_NOTES:
-                error.add_note(f"  … and {len(frames) - _MAX_NOTES} frames below")
-            if watch is not None:
-                watch.error_raised(frames[-1], error)
-        while frames:
-            frame = frames.pop()
-            if watch is not None:
-                watch.popped(frame, unwound=True)
-        if watch is not None:
-            watch.run_failed(self.function.name, error, self.base_depth)
 
     def __repr__(self) -> str:
         if self.error is not None:

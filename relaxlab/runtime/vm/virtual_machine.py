@@ -39,9 +39,9 @@ from relaxlab.runtime.vm.builtin.table import shown
 from relaxlab.runtime.vm.executable import VMExecutable
 from relaxlab.runtime.vm.frame import Closure
 from relaxlab.runtime.vm.linker import Program, link
-from relaxlab.runtime.vm.module import VMModule
+from relaxlab.runtime.vm.module import MACHINE_FUNCTIONS, VMModule
 from relaxlab.runtime.vm.observer import Observer
-from relaxlab.runtime.vm.run_loop import Execution
+from relaxlab.runtime.vm.run_loop import Execution, new_frame, run_loop
 
 __all__ = ["BenchmarkResult", "VMFunction", "VirtualMachine"]
 
@@ -74,9 +74,20 @@ class VMFunction:
 
     def __call__(self, *args: Any) -> Any:
         """Run the function and return its result."""
-        values = [value if type(value) in PLAIN_TYPES else as_value(value) for value in args]
-        closure = self.closure
-        result = Execution(self.machine, closure.function, [*values, *closure.bound]).run()
+        for value in args:
+            if type(value) not in PLAIN_TYPES:
+                args = tuple(map(as_value, args))
+                break
+        machine, closure = self.machine, self.closure
+        if closure.bound:
+            args += closure.bound
+        if machine.is_watched:
+            result = Execution(machine, closure.function, args).run()
+        else:
+            frame = new_frame(machine, closure.function, args, None)
+            for _ in run_loop(machine, [frame], None, None):
+                pass
+            result = frame.result
         return None if self.drops_result else result
 
     @property
@@ -105,8 +116,12 @@ class VirtualMachine:
         How many frames may be alive at once; more is a ``RecursionError`` that names the limit.
     observer : Observer or None
         Who is told of every event; set it to ``list.append`` of a list to record a run.
+    instrument : callable or None
+        What ``set_instrument`` attached.
     current : Execution or None
-        The execution whose instructions are running now.
+        The execution whose instructions are running now; None for a call that nobody watches.
+    is_watched : bool
+        Whether calls need an :class:`Execution`: somebody steps, observes or instruments.
     extensions : dict
         One object per extension type, such as caches of captured graphs.
     """
@@ -128,11 +143,18 @@ class VirtualMachine:
         constants = [self.to_device(as_value(constant)) for constant in rt_mod.constants]
         self.program: Program = link(rt_mod, constants)
         self.recursion_limit = DEFAULT_RECURSION_LIMIT
-        self.observer: Observer | None = None
-        self.instrument: PackedFunc | None = None
-        self.current: Execution | None = None
+        self._observer: Observer | None = None
+        self._instrument: PackedFunc | None = None
+        self._current: Execution | None = None
+        self.is_watched = False
         self.extensions: dict[type, Any] = {}
-        self._saved: dict[str, tuple[Closure, bool]] = {}
+        # what vm[name] calls, and whether its result is dropped; names of module functions are
+        # never in here
+        self._doors: dict[str, tuple[Closure, bool]] = {
+            name: (value, False)
+            for name, value in self.program.functions.items()
+            if isinstance(value, Closure) and name not in MACHINE_FUNCTIONS
+        }
         self._inputs: dict[str, list[Any]] = {}
         self._outputs: dict[str, Any] = {}
 
@@ -151,21 +173,16 @@ class VirtualMachine:
         InternalError
             If the name is that of a packed function, which bytecode can call but a host cannot.
         """
+        door = self._doors.get(name)
+        if door is not None:
+            return VMFunction(self, *door)
         found = self.module.find(name)
         if found is not None:
             return found
-        saved = self._saved.get(name)
-        if saved is not None:
-            return VMFunction(self, *saved)
-        value = self.program.functions.get(name)
-        if type(value) is Closure:
-            return VMFunction(self, value)
-        if value is None:
-            known = ", ".join(
-                name for name, f in self.program.functions.items() if type(f) is Closure
-            )
-            raise AttributeError(f"the machine has no function {name!r}; it has: {known or 'none'}")
-        raise _not_a_closure(name)
+        if name in self.program.functions:
+            raise _not_a_closure(name)
+        known = ", ".join(self._doors) or "none"
+        raise AttributeError(f"the machine has no function {name!r}; it has: {known}")
 
     @property
     def module(self) -> VMModule:
@@ -211,10 +228,46 @@ class VirtualMachine:
             )
         return as_value(closure(*map(as_value, args)))
 
+    # The three reasons to watch are properties, so that a call has one flag to look at.
+
+    @property
+    def observer(self) -> Observer | None:
+        """Who is told of every event."""
+        return self._observer
+
+    @observer.setter
+    def observer(self, observer: Observer | None) -> None:
+        self._observer = observer
+        self._update_watched()
+
+    @property
+    def instrument(self) -> PackedFunc | None:
+        """What is called before and after every call instruction."""
+        return self._instrument
+
+    @instrument.setter
+    def instrument(self, instrument: PackedFunc | None) -> None:
+        self._instrument = instrument
+        self._update_watched()
+
+    @property
+    def current(self) -> Execution | None:
+        """The execution whose instructions are running now."""
+        return self._current
+
+    @current.setter
+    def current(self, execution: Execution | None) -> None:
+        self._current = execution
+        self._update_watched()
+
+    def _update_watched(self) -> None:
+        reasons = (self._observer, self._instrument, self._current)
+        self.is_watched = any(reason is not None for reason in reasons)
+
     @property
     def zeroes_storage(self) -> bool:
         """Whether fresh storage must be cleared, so that a replay sees the same bytes."""
-        return self.current is not None and self.current.watch is not None
+        return self._current is not None and self._current.watch is not None
 
     # ---- devices ----------------------------------------------------------------------------
 
@@ -309,8 +362,8 @@ class VirtualMachine:
 
     def require_closure(self, name: str) -> Closure:
         """Return the closure of a table entry or a saved function; errors as the module's."""
-        if name in self._saved:
-            return self._saved[name][0]
+        if name in self._doors:
+            return self._doors[name][0]
         value = self.program.functions.get(name)
         if value is None:
             raise ValueError(f"Unknown function {name!r}: it is not in the function table")
@@ -320,7 +373,8 @@ class VirtualMachine:
 
     def store_function(self, saved_name: str, closure: Closure, drops_result: bool) -> None:
         """Keep a closure under a name."""
-        self._saved[saved_name] = (closure, drops_result)
+        if saved_name not in MACHINE_FUNCTIONS:
+            self._doors[saved_name] = (closure, drops_result)
 
     def store_input(self, name: str, values: list[Any]) -> None:
         """Keep the arguments of a function."""
@@ -367,8 +421,7 @@ class VirtualMachine:
         return ObjectValue("vm", "%vm")
 
     def __repr__(self) -> str:
-        names = [name for name, value in self.program.functions.items() if type(value) is Closure]
-        return f"VirtualMachine({', '.join(names)} on {', '.join(map(str, self.devices))})"
+        return f"VirtualMachine({', '.join(self._doors)} on {', '.join(map(str, self.devices))})"
 
 
 @dataclass(frozen=True, slots=True)

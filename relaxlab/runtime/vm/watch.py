@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from relaxlab.runtime.describe import Describer, Value
+from relaxlab.runtime.storage import Allocator, NaiveAllocator, PooledAllocator
 from relaxlab.runtime.vm.bytecode import (
     VM_REGISTER,
     VOID_REGISTER,
@@ -87,6 +88,20 @@ class Watch:
         self._seers: dict[int, set[tuple[int, int]]] = {}
         # depth and arguments of calls that are running: a nested run may find memory changed
         self._calls: list[tuple[int, Sequence[Any]]] = []
+        self._allocators: list[Allocator] | None = None
+
+    def allocators(self, shared: Sequence[Allocator]) -> list[Allocator]:
+        """Return allocators of this run alone, of the same kinds as the machine's.
+
+        What a shared pool hands out depends on what other runs gave back, so two runs of one
+        program would see different blocks.
+        """
+        if self._allocators is None:
+            self._allocators = [
+                (NaiveAllocator if isinstance(one, NaiveAllocator) else PooledAllocator)(one.device)
+                for one in shared
+            ]
+        return self._allocators
 
     # ---- runs -------------------------------------------------------------------------------
 
@@ -104,8 +119,8 @@ class Watch:
             described = self.describer.describe(result)
             self.observer(RunFinished(self.step, depth, function, described))
 
-    def run_failed(self, function: str, error: BaseException | None, depth: int) -> None:
-        """The function raised, or was given up (no error)."""
+    def run_failed(self, function: str, error: BaseException, depth: int) -> None:
+        """The function raised, or the execution was given up."""
         if self.observer is not None:
             kind, message = _error_words(error)
             self.observer(RunFailed(self.step, depth, function, kind, message))
@@ -316,7 +331,5 @@ def _instruction(frame: Frame) -> Instruction | None:
     return None if executable is None else executable.instruction(frame.instruction)
 
 
-def _error_words(error: BaseException | None) -> tuple[str, str]:
-    if error is None:
-        return "closed", "the execution was given up"
+def _error_words(error: BaseException) -> tuple[str, str]:
     return type(error).__name__, str(error)

@@ -164,12 +164,12 @@ def _match(me: str, sizes: Sequence[int], heap: Any, pairs: Sequence[Any], ctx: 
 
 
 def _make(me: str, heap: Any, code: Any, value: Any) -> int:
-    value = as_int(value, me, "value")
+    number = as_int(value, me, "value")
     match as_int(code, me, "code"):
         case MakeShapeCode.USE_IMM:
-            return value
+            return number
         case MakeShapeCode.LOAD_SHAPE:
-            return as_int(_heap_slots(me, heap, value)[value], me, "heap slot")
+            return int(_heap_slots(me, heap, number)[number])
         case unknown:
             raise InternalError(
                 f"{me}: Unknown code {unknown} to make a shape: "
