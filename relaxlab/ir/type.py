@@ -20,7 +20,9 @@ True
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from relaxlab.ir.node import DEFINES, IGNORED, Node, structural_equal, structural_hash
@@ -39,9 +41,27 @@ __all__ = [
     "is_void",
 ]
 
-#: Printers by name; the script layer fills it, ``str(node)`` asks it. A node shown before the
-#: script layer was imported falls back to its dataclass form.
-PRINTERS: Registry[Callable[..., str]] = Registry("printer")
+
+class _Printers(Registry[Callable[..., str]]):
+    """Printers by name; the script layer fills it in, and is loaded when one is first needed.
+
+    That layer stands above this one, so it is named here and not imported. A node shown while
+    the layers are still being imported (in an error message) falls back to its class name.
+    """
+
+    def find(self, name: str) -> Callable[..., str] | None:
+        if name not in self:
+            with suppress(ImportError):
+                import_module("relaxlab.script.printer")
+        return super().find(name)
+
+    def get(self, name: str) -> Callable[..., str]:
+        self.find(name)
+        return super().get(name)
+
+
+#: How nodes print: ``str(node)`` asks for ``"repr"``, ``IRModule.script`` for ``"script"``.
+PRINTERS = _Printers("printer")
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

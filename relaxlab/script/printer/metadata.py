@@ -1,0 +1,106 @@
+"""The metadata section: constants that have no text of their own.
+
+Counterpart: TVM's trailing ``metadata = tvm.ir.load_json(...)``. The format is its JSON graph of
+nodes: each node once, children before parents, references by index. Tensors are base64 of the
+layout that parameter files use.
+"""
+
+import base64
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from relaxlab.ir.expr import GenericConst
+from relaxlab.relax.shape import ShapeExpr
+from relaxlab.relax.type import TensorType
+from relaxlab.runtime.dtype import DataType
+
+__all__ = ["TENSOR_MAGIC", "metadata_lines", "tensor_bytes"]
+
+#: First eight bytes of a stored tensor.
+TENSOR_MAGIC = 0xDD5E40F096B4A13F
+_VERSION = "0.27.0.post1"
+
+
+def metadata_lines(metadata: Mapping[str, list[Any]], show: bool) -> list[str]:
+    """Return the lines behind the program; none if it has no metadata."""
+    if not metadata:
+        return []
+    if not show:
+        return ["", "# Metadata omitted. Use show_meta=True in script() method to show it."]
+    text = json.dumps(_Graph().build(metadata), indent=2)
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return ["", f'metadata = tvm.ir.load_json("""{escaped}""")']
+
+
+class _Graph:
+    """The nodes written so far, and the index of each shared one."""
+
+    def __init__(self) -> None:
+        self.nodes: list[dict[str, Any]] = []
+        self.shared: dict[object, int] = {}
+
+    def build(self, metadata: Mapping[str, list[Any]]) -> dict[str, Any]:
+        entries: list[int] = []
+        for kind in sorted(metadata):
+            entries.append(self.leaf("ffi.String", kind))
+            entries.append(self.add("ffi.Array", [self.const(item) for item in metadata[kind]]))
+        root = self.add("ffi.Map", entries)
+        return {
+            "root_index": root,
+            "nodes": self.nodes,
+            "metadata": {"tvm_version": _VERSION},
+        }
+
+    def add(self, kind: str, data: Any = None) -> int:
+        self.nodes.append({"type": kind} if data is None else {"type": kind, "data": data})
+        return len(self.nodes) - 1
+
+    def leaf(self, kind: str, data: Any = None) -> int:
+        """Add a value that is written once, however often it is used."""
+        key = (kind, data)
+        if key not in self.shared:
+            self.shared[key] = self.add(kind, data)
+        return self.shared[key]
+
+    def prim_type(self, dtype: DataType) -> int:
+        key = ("ir.PrimType", str(dtype))
+        if key not in self.shared:
+            span = self.leaf("None")
+            self.shared[key] = self.add("ir.PrimType", {"span": span, "dtype": str(dtype)})
+        return self.shared[key]
+
+    def const(self, const: GenericConst) -> int:
+        ty = const.ty
+        if not isinstance(ty, TensorType) or not isinstance(ty.shape, ShapeExpr):
+            raise TypeError(f"no metadata for a constant of type {ty!r}")
+        array = np.asarray(const.value.numpy())
+        span = self.leaf("None")
+        dims = [self.dimension(size) for size in array.shape]
+        values = self.add("ffi.Array", dims)
+        shape_ty = self.add("relax.ShapeType", {"span": span, "values": values, "ndim": array.ndim})
+        shape = self.add("relax.expr.ShapeExpr", {"span": span, "ty": shape_ty, "values": values})
+        dtype = self.prim_type(DataType(str(const.value.dtype)))
+        tensor_ty = self.add(
+            "relax.TensorType",
+            {"span": span, "shape": shape, "dtype": dtype, "vdevice": span, "ndim": array.ndim},
+        )
+        data = base64.b64encode(tensor_bytes(array, DataType(str(const.value.dtype)))).decode()
+        value = self.add("ffi.Tensor", data)
+        return self.add("ir.GenericConst", {"span": span, "ty": tensor_ty, "value": value})
+
+    def dimension(self, size: int) -> int:
+        span = self.leaf("None")
+        ty = self.prim_type(DataType("int64"))
+        return self.add("ir.IntImm", {"span": span, "ty": ty, "value": self.leaf("int", size)})
+
+
+def tensor_bytes(array: "np.ndarray[Any, Any]", dtype: DataType) -> bytes:
+    """Return a tensor as TVM stores it: magic, device, rank, dtype, shape, size, elements."""
+    contiguous = np.ascontiguousarray(array)
+    data = contiguous.tobytes()
+    head = struct.pack("<QQiiiBBH", TENSOR_MAGIC, 0, 1, 0, array.ndim, dtype.code, dtype.bits, 1)
+    return head + struct.pack(f"<{array.ndim}qq", *array.shape, len(data)) + data
