@@ -104,7 +104,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     def body(*indices: Expr) -> Expr:
         chosen = condition(*broadcast_indices(indices, condition.shape, c_moves))
         return prim_ops.select(
-            prim_ops.not_equal(chosen, 0),
+            prim_ops.greater(chosen, 0),
             x(*broadcast_indices(indices, x.shape, x_moves)),
             y(*broadcast_indices(indices, y.shape, y_moves)),
         )
