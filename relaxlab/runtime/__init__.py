@@ -18,6 +18,12 @@ from relaxlab.runtime.packed_func import (
     register_global_func,
     remove_global_func,
 )
+from relaxlab.runtime.params import (
+    load_param_dict,
+    load_param_dict_from_file,
+    save_param_dict,
+    save_param_dict_to_file,
+)
 from relaxlab.runtime.tensor import Tensor, empty, from_dlpack, tensor
 from relaxlab.runtime.vm import VirtualMachine
 
@@ -36,7 +42,11 @@ __all__ = [
     "from_dlpack",
     "get_global_func",
     "list_global_func_names",
+    "load_param_dict",
+    "load_param_dict_from_file",
     "register_global_func",
     "remove_global_func",
+    "save_param_dict",
+    "save_param_dict_to_file",
     "tensor",
 ]

@@ -13,9 +13,11 @@ Examples
 from relaxlab.runtime.vm.builtin import (
     checks,
     control,
+    legacy_kv_cache,
     memory,
     sampling,
     shapes,
+    tensor_cache,
     tensors,
 )
 from relaxlab.runtime.vm.builtin.shapes import MakeShapeCode, MatchShapeCode
@@ -27,8 +29,10 @@ __all__ = [
     "MatchShapeCode",
     "checks",
     "control",
+    "legacy_kv_cache",
     "memory",
     "sampling",
     "shapes",
+    "tensor_cache",
     "tensors",
 ]

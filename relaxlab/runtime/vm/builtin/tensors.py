@@ -4,6 +4,7 @@ Counterpart: the tensor functions of TVM's ``vm/builtin.cc``.
 
 Examples
 --------
+>>> from relaxlab.runtime.tensor import tensor
 >>> x = tensor([[1, 2, 3], [4, 5, 6]])
 >>> view = reshape(x, ShapeTuple((3, 2)))
 >>> view.array[0, 0] = 9

@@ -1,0 +1,233 @@
+"""The tensor cache: a process-wide table of named weights, and the folders it is loaded from.
+
+A folder holds ``tensor-cache.json`` and shards of raw bytes; weights may be stored as bfloat16
+and loaded as float32. A folder is checked as a whole before one weight of it is stored.
+Counterpart: TVM's ``vm/tensor_cache_support.cc``.
+
+Examples
+--------
+>>> from relaxlab.runtime.tensor import tensor
+>>> update("docs.w_0", tensor([1.0])); update("docs.w_1", tensor([2.0]))
+>>> [w.numpy().tolist() for w in param_array("docs.w", -1)]
+[[1.0], [2.0]]
+>>> remove("docs.w_0"); remove("docs.w_1")
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from relaxlab.errors import InternalError
+from relaxlab.registry import Registry
+from relaxlab.runtime.container import Array, ShapeTuple
+from relaxlab.runtime.device import Device
+from relaxlab.runtime.dtype import DataType
+from relaxlab.runtime.tensor import Tensor, require_cpu
+from relaxlab.runtime.vm.builtin.table import (
+    as_int,
+    as_string,
+    as_tensor,
+    as_tuple,
+    builtin,
+    shown,
+)
+
+__all__ = ["TENSOR_CACHE", "ParamModule", "read_tensor_cache"]
+
+TENSOR_CACHE: Final[Registry[Tensor]] = Registry("cached tensor", InternalError)
+
+_INDEX: Final = "tensor-cache.json"
+
+
+class ParamModule:
+    """Weights as a module with one function, ``get_params()``."""
+
+    kind: Final = "param_module"
+
+    def __init__(self, params: Array) -> None:
+        self._params = params
+
+    def get_function(self, name: str) -> Callable[[], Array]:
+        """Return ``get_params``."""
+        if name != "get_params":
+            raise AttributeError(f"a param_module has no function {name!r}; it has get_params")
+        return lambda: self._params
+
+    def __getitem__(self, name: str) -> Callable[[], Array]:
+        return self.get_function(name)
+
+
+@builtin("vm.builtin.tensor_cache.get")
+def get(name: str, /) -> Tensor | None:
+    """Return the tensor of that name, or None."""
+    return TENSOR_CACHE.find(as_string(name, "vm.builtin.tensor_cache.get", "name"))
+
+
+@builtin("vm.builtin.tensor_cache.update")
+def update(*args: Any) -> None:
+    """Store a tensor: (name, tensor [, override]); a taken name needs ``override``."""
+    me = "vm.builtin.tensor_cache.update"
+    if not 2 <= len(args) <= 3:
+        raise InternalError(
+            f"{me}: expected a name, a tensor and perhaps override, got {len(args)} arguments"
+        )
+    override = bool(as_int(args[2], me, "override")) if len(args) == 3 else False
+    name, value = as_string(args[0], me, "name"), as_tensor(args[1], me, "tensor")
+    TENSOR_CACHE.register(name, value, override=override)
+
+
+@builtin("vm.builtin.tensor_cache.remove")
+def remove(name: str, /) -> None:
+    """Forget a tensor; a missing name is fine."""
+    key = as_string(name, "vm.builtin.tensor_cache.remove", "name")
+    if key in TENSOR_CACHE:
+        TENSOR_CACHE.remove(key)
+
+
+@builtin("vm.builtin.tensor_cache.clear")
+def clear() -> None:
+    """Forget every tensor."""
+    for name in TENSOR_CACHE.names():
+        TENSOR_CACHE.remove(name)
+
+
+@builtin("vm.builtin.tensor_cache.load")
+def load(folder: str, device_type: Any, device_id: Any, /) -> None:
+    """Store every tensor of a folder; names that exist are replaced."""
+    me = "vm.builtin.tensor_cache.load"
+    number, index = as_int(device_type, me, "device type"), as_int(device_id, me, "device id")
+    device = require_cpu(Device.from_dlpack(number, index))
+    loaded = read_tensor_cache(Path(as_string(folder, me, "folder")))
+    for name, value in loaded.items():
+        TENSOR_CACHE.register(name, Tensor(value.array, value.dtype, device), override=True)
+
+
+@builtin("vm.builtin.param_array_from_cache")
+def param_array(prefix: str, count: Any, /) -> Array:
+    """Return the tensors ``prefix_0 … prefix_(count-1)``; -1 means until one is missing."""
+    me = "vm.builtin.param_array_from_cache"
+    name, limit = as_string(prefix, me, "prefix"), as_int(count, me, "count")
+    found = Array()
+    while limit < 0 or len(found) < limit:
+        value = TENSOR_CACHE.find(f"{name}_{len(found)}")
+        if value is None:
+            if limit < 0:
+                break
+            raise InternalError(
+                f"{me}: expected {limit} tensors, but {name}_{len(found)} is not in the cache"
+            )
+        found.append(value)
+    return found
+
+
+@builtin("vm.builtin.param_array_from_cache_by_name")
+def param_array_by_name(names: Any, /) -> Array:
+    """Return the tensors of the given names."""
+    me = "vm.builtin.param_array_from_cache_by_name"
+    return _by_name(as_tuple(names, me, "names"), me)
+
+
+@builtin("vm.builtin.param_array_from_cache_by_name_unpacked")
+def param_array_by_name_unpacked(*names: Any) -> Array:
+    """Return the tensors of the given names, each an argument of its own."""
+    me = "vm.builtin.param_array_from_cache_by_name_unpacked"
+    for position, name in enumerate(names):
+        if not isinstance(name, str):
+            raise ValueError(f"{me}: argument {position}: expected string, got {shown(name)}")
+    return _by_name(names, me)
+
+
+@builtin("vm.builtin.param_module_from_cache")
+def param_module(prefix: str, count: Any, /) -> ParamModule:
+    """Return a module of the tensors ``prefix_0 …``."""
+    return ParamModule(param_array(prefix, count))
+
+
+@builtin("vm.builtin.param_module_from_cache_by_name")
+def param_module_by_name(names: Any, /) -> ParamModule:
+    """Return a module of the tensors of the given names."""
+    return ParamModule(param_array_by_name(names))
+
+
+def read_tensor_cache(folder: Path) -> dict[str, Tensor]:
+    """Return the tensors that a folder holds.
+
+    Raises
+    ------
+    InternalError
+        If the index is missing or no JSON, a shard is missing, or a size does not fit.
+    ValueError
+        If the index is no object, a shard has another size or format than stated.
+    KeyError
+        If the index lacks a required entry; the message names it.
+    """
+    path = folder / _INDEX
+    try:
+        index = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InternalError(f"cannot read {path}: {error}") from error
+    except ValueError as error:
+        raise InternalError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(index, dict):
+        raise ValueError(f"{path}: expected a JSON object, got {type(index).__name__}")
+    found: dict[str, Tensor] = {}
+    for shard in _entry(index, "records", str(path)):
+        found.update(_read_shard(folder, shard, str(path)))
+    return found
+
+
+def _read_shard(folder: Path, shard: dict[str, Any], where: str) -> Iterator[tuple[str, Tensor]]:
+    name = _entry(shard, "dataPath", where)
+    form = _entry(shard, "format", f"{where}, shard {name}")
+    if form != "raw-shard":
+        raise ValueError(f"{where}, shard {name}: expected format 'raw-shard', got {form!r}")
+    stated = _entry(shard, "nbytes", f"{where}, shard {name}")
+    records = _entry(shard, "records", f"{where}, shard {name}")
+    try:
+        data = (folder / name).read_bytes()
+    except OSError as error:
+        raise InternalError(f"cannot read shard {folder / name}: {error}") from error
+    if len(data) != stated:
+        raise ValueError(f"shard {name}: expected {stated} bytes as stated, got {len(data)}")
+    for record in records:
+        key = _entry(record, "name", f"{where}, shard {name}")
+        yield key, _read_record(data, record, f"{where}, shard {name}, parameter {key!r}")
+
+
+def _read_record(data: bytes, record: dict[str, Any], where: str) -> Tensor:
+    shape = ShapeTuple(_entry(record, "shape", where))
+    dtype = DataType(_entry(record, "dtype", where))
+    form = _entry(record, "format", where)
+    nbytes, offset = _entry(record, "nbytes", where), _entry(record, "byteOffset", where)
+    if not 0 <= offset <= offset + nbytes <= len(data):
+        raise InternalError(
+            f"{where}: bytes {offset} to {offset + nbytes} are outside the shard of {len(data)}"
+        )
+    raw = data[offset : offset + nbytes]
+    if dtype == "float32" and form == "f32-to-bf16":
+        # the upper half of each float32 was kept
+        halves = np.frombuffer(raw[: len(raw) // 2 * 2], "<u2")
+        raw = (halves.astype("<u4") << 16).tobytes()
+    try:
+        return Tensor.from_bytes(raw, shape, dtype)
+    except ValueError as error:
+        raise InternalError(f"{where}: {error}") from None
+
+
+def _by_name(names: Sequence[Any], me: str) -> Array:
+    found = Array()
+    for name in names:
+        value = TENSOR_CACHE.find(as_string(name, me, "name"))
+        if value is None:
+            raise ValueError(f"{me}: {name!r} is not in the cache")
+        found.append(value)
+    return found
+
+
+def _entry(record: dict[str, Any], key: str, where: str) -> Any:
+    if key not in record:
+        raise KeyError(f"{where}: {key!r} is missing")
+    return record[key]
