@@ -1,0 +1,149 @@
+"""Recorded programs give the recorded results, also when somebody watches."""
+
+import pytest
+
+from relaxlab.runtime import VirtualMachine, cpu
+from relaxlab.runtime.vm import VMExecutable, VMInstrumentReturnKind
+from tests import golden_vm
+from tests.golden_values import decode, encode, machine, recorded
+
+RUNS = [
+    pytest.param(name, index, id=f"{name}-{index}")
+    for name in golden_vm.names()
+    if name.startswith(("eb_", "cg_"))
+    for index in range(len(golden_vm.case(name)["runs"]))
+]
+
+
+def spelled(value):
+    """Return an encoded value with dtypes as strings: so an instrumented program sees them."""
+    if value["t"] == "tuple":
+        return {"t": "tuple", "v": [spelled(item) for item in value["v"]]}
+    return {"t": "str", "v": value["v"]} if value["t"] == "dtype" else value
+
+
+def outcome(vm, name, args):
+    try:
+        return {"result": encode(vm[name](*args))}
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is compared
+        assert str(error), "an error without a message"
+        return {"error": type(error).__name__}
+
+
+def expected(run):
+    return {"result": run["result"]} if "result" in run else {"error": run["error"]["type"]}
+
+
+@pytest.mark.parametrize(("name", "index"), RUNS)
+@pytest.mark.parametrize("mode", ["plain", "observed", "instrumented", "stepped"])
+def test_recorded_run(name, index, mode):
+    run = golden_vm.case(name)["runs"][index]
+    vm = machine(name)
+    events = []
+    if mode == "observed":
+        vm.observer = events.append
+    elif mode == "instrumented":
+        vm.set_instrument(lambda *args: VMInstrumentReturnKind.NO_OP)
+    args = [decode(arg) for arg in run["args"]]
+    if mode == "stepped":
+        try:
+            with vm.start(run["func"], *args) as execution:
+                while execution.step():
+                    pass
+                got = {"result": encode(execution.result)}
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is compared
+            got = {"error": type(error).__name__}
+    else:
+        got = outcome(vm, run["func"], args)
+    want = expected(run)
+    if mode == "instrumented" and "result" in want:
+        want = {"result": spelled(want["result"])}
+    assert got == want
+    assert (mode == "observed") == bool(events)
+    if "args_after" in run:
+        assert [encode(arg) for arg in args] == run["args_after"]
+    # whatever happened, the machine is usable again
+    vm.set_instrument(None)
+    args = [decode(arg) for arg in run["args"]]
+    assert outcome(vm, run["func"], args) == expected(run)
+
+
+def test_every_recorded_run_is_here():
+    assert len(RUNS) == 85
+
+
+# ---- the scripted API ------------------------------------------------------------------------
+
+
+def api_machine():
+    data = bytes.fromhex(recorded("api")["bytes_hex"])
+    return VirtualMachine(VMExecutable.load_from_bytes(data), cpu())
+
+
+def do(vm, op, args):
+    match op:
+        case "call":
+            return vm[args[0]](*args[1:])
+        case "set_input_kw":
+            name, kwargs, *positional = args
+            return vm.set_input(name, *positional, **kwargs)
+        case "save_function_noret":
+            return vm.save_function(*args, include_return=False)
+        case "has_function":
+            return vm.executable.mod["has_function"](*args)
+        case _ if hasattr(vm, op):
+            return getattr(vm, op)(*args)
+        case _:
+            return vm.module[op](*args)
+
+
+@pytest.mark.parametrize("index", range(len(recorded("api")["scripts"])))
+def test_recorded_api_script(index):
+    vm = api_machine()
+    for step in recorded("api")["scripts"][index]:
+        args = [decode(arg) for arg in step["args"]]
+        try:
+            got = {"result": encode(do(vm, step["op"], args))}
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is compared
+            assert str(error), "an error without a message"
+            got = {"error": type(error).__name__}
+        assert got == expected(step), step["op"]
+
+
+@pytest.mark.parametrize("record", recorded("api")["instrument"], ids=lambda r: r["mode"])
+def test_recorded_instrument_log(record):
+    log = []
+
+    def instrument(func, name, before, ret, *args):
+        log.append(
+            {
+                "func": encode(func)["t"],
+                "name": name,
+                "before": before,
+                "ret": encode(ret),
+                "args": [encode(arg) for arg in args],
+            }
+        )
+        match record["mode"]:
+            case "skip_make_tuple":
+                return 1 if before and name == "vm.builtin.make_tuple" else 0
+            case "return_true":
+                return True
+            case "return_two":
+                return 2
+            case "return_str":
+                return "x"
+            case "return_none":
+                return None
+            case "one_after":
+                return 0 if before else 1
+            case _:
+                return 0
+
+    vm = api_machine()
+    vm.set_instrument(instrument)
+    assert encode(vm["ins"](3)) == record["result"]
+    assert log == record["log"]
+    vm.set_instrument(None)
+    vm["ins"](3)
+    assert len(log) == len(record["log"])
