@@ -36,6 +36,7 @@ __all__ = [
     "Describer",
     "FunctionValue",
     "HoldsTensors",
+    "HoldsValues",
     "Number",
     "ObjectValue",
     "ScalarKind",
@@ -184,6 +185,14 @@ class HoldsTensors(Protocol):
 
 
 @runtime_checkable
+class HoldsValues(Protocol):
+    """An object that never changes itself, but whose description shows values that may."""
+
+    def held_values(self) -> Iterable[object]:
+        """Yield the values."""
+
+
+@runtime_checkable
 class Describable(Protocol):
     """An object that knows what to say about itself (storages, closures, the machine)."""
 
@@ -246,6 +255,10 @@ class Describer:
             found.add(id(value))
             if depth < _MAX_DEPTH:
                 for item in value.values() if isinstance(value, dict) else value:
+                    self._collect(item, found, depth + 1)
+        elif isinstance(value, HoldsValues):
+            if depth < _MAX_DEPTH:
+                for item in value.held_values():
                     self._collect(item, found, depth + 1)
         elif isinstance(value, HoldsTensors):
             found.add(id(value))

@@ -105,6 +105,10 @@ class Closure:
         """Return a closure that has bound ``values`` too, in front of what is bound already."""
         return Closure(self.function, values + self.bound)
 
+    def held_values(self) -> tuple[Any, ...]:
+        """Return what is bound: the description shows it."""
+        return self.bound
+
     def describe(self, describer: Describer) -> FunctionValue:
         """Return what an event says about the closure."""
         return FunctionValue("closure", self.name, tuple(map(describer.describe, self.bound)))
