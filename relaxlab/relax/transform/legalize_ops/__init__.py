@@ -1,0 +1,37 @@
+"""LegalizeOps: from operators to kernels.
+
+``legalize.py`` is the pass; each other file registers how one family of operators is legalized.
+Counterpart: ``tvm.relax.transform.LegalizeOps`` and ``tvm.relax.transform.legalize_ops``.
+"""
+
+from relaxlab.relax.transform.legalize_ops import (
+    binary,
+    create,
+    datatype,
+    index,
+    linear_algebra,
+    manipulate,
+    nn,
+    search,
+    shape,
+    statistical,
+    unary,
+)
+from relaxlab.relax.transform.legalize_ops.legalize import LegalizeOps
+from relaxlab.relax.transform.legalize_ops.registration import register_legalize
+
+__all__ = [
+    "LegalizeOps",
+    "binary",
+    "create",
+    "datatype",
+    "index",
+    "linear_algebra",
+    "manipulate",
+    "nn",
+    "register_legalize",
+    "search",
+    "shape",
+    "statistical",
+    "unary",
+]

@@ -1,0 +1,161 @@
+"""The pass LegalizeOps: every operator call whose shapes are known becomes a kernel call.
+
+For each call, arguments first: a function from ``customize_legalize_map``, else the operator's
+``FLegalize`` is asked for an expression; else a packed function (``FCallPacked``) is called. What
+comes back is legalized again, with the bindings it emitted, until nothing changes.
+Counterpart: ``tvm.relax.transform.LegalizeOps``.
+
+Examples
+--------
+>>> LegalizeOps(skip_ops=("relax.add",)).info.name
+'LegalizeOps'
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from relaxlab.ir import IRModule, ModulePass, PassContext
+from relaxlab.ir.expr import Call, Expr, Tuple
+from relaxlab.ir.op import Op
+from relaxlab.ir.transform import config_option
+from relaxlab.ir.type import FuncType, PrimType, TupleType, Type
+from relaxlab.relax.expr import ExternFunc, Function, ShapeExpr
+from relaxlab.relax.expr_functor import ExprMutator
+from relaxlab.relax.transform.legalize_ops.registration import LegalizeFunc
+from relaxlab.relax.type import ShapeType, TensorType
+
+__all__ = ["LegalizeOps"]
+
+_APPLY = config_option("relax.transform.apply_legalize_ops", bool)
+
+
+@dataclass(frozen=True)
+class LegalizeOps(ModulePass):
+    """Replace operator calls by calls of kernels.
+
+    Parameters
+    ----------
+    customize_legalize_map
+        Operator name to legalization function, taken before the registered one.
+    skip_ops
+        Names of operators to leave alone.
+    enable_warning
+        Kept for TVM's signature; a call that stays is no reason to warn here: the code generator
+        names it.
+
+    Notes
+    -----
+    The option ``relax.transform.apply_legalize_ops`` of the pass context, when False, disables
+    the pass.
+    """
+
+    customize_legalize_map: Mapping[str, LegalizeFunc] | None = None
+    skip_ops: Iterable[str] | None = None
+    enable_warning: bool = field(default=False)
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Legalize every Relax function, in the order of the module."""
+        if not ctx.config.get(_APPLY, True):
+            return mod
+        legalizer = _Legalizer(
+            mod, dict(self.customize_legalize_map or {}), frozenset(self.skip_ops or ())
+        )
+        changed = False
+        for gvar, func in mod.functions_items():
+            if isinstance(func, Function):
+                new = legalizer.visit_expr(func)
+                if new is not func:
+                    legalizer.builder.update_func(gvar, new)
+                    changed = True
+        return legalizer.builder.get() if changed else mod
+
+
+class _Legalizer(ExprMutator):
+    """Rewrites the calls of one module."""
+
+    def __init__(
+        self, mod: IRModule, custom: Mapping[str, LegalizeFunc], skipped: frozenset[str]
+    ) -> None:
+        super().__init__(mod)
+        self.custom = custom
+        self.skipped = skipped
+
+    def visit_call_(self, op: Call) -> Expr:
+        visited = super().visit_call_(op)
+        if not isinstance(visited, Call) or not isinstance(visited.op, Op):
+            return visited
+        if visited.op.name in self.skipped:
+            return visited
+        function = self._choose(visited, visited.op)
+        if function is None:
+            return visited
+        builder = self.builder
+        if builder.current_block_is_dataflow():
+            builder._begin_dataflow_block()
+        else:
+            builder._begin_binding_block()
+        legalized = function(builder, visited)
+        prologue = builder._end_block()
+        for binding in prologue.bindings:
+            self.visit_binding(binding)
+        if legalized is visited:
+            return visited
+        legalized = builder.normalize(legalized)
+        again: Expr = self.visit_expr(_keep_pure(visited.op, legalized))
+        return again
+
+    def _choose(self, call: Call, op: Op) -> LegalizeFunc | None:
+        if _shapes_known_if_required(call, op):
+            function: LegalizeFunc | None = self.custom.get(op.name) or op.get_attr("FLegalize")
+            if function is not None:
+                return function
+        packed = op.get_attr("FCallPacked")
+        if packed is None:
+            return None
+        return lambda bb, c: _call_packed(c, packed)
+
+
+def _shapes_known_if_required(call: Call, op: Op) -> bool:
+    if op.get_attr("RequiresArgumentShapes", True) is False:
+        return True
+    if not all(_shape_known(arg.ty) for arg in call.args):
+        return False
+    return bool(op.get_attr("FDataDependent", False)) or _shape_known(call.ty)
+
+
+def _shape_known(ty: Type | None) -> bool:
+    match ty:
+        case TensorType():
+            return isinstance(ty.shape, ShapeExpr)
+        case ShapeType():
+            return ty.values is not None
+        case TupleType():
+            return all(_shape_known(item) for item in ty.fields)
+        case PrimType():
+            return True
+        case _:
+            return False
+
+
+def _call_packed(call: Call, name: str) -> Expr:
+    assert call.ty is not None, "a normalized call has a type"
+    return Call(ExternFunc(name), call.args, call.attrs, (call.ty,))
+
+
+def _keep_pure(op: Op, legalized: Expr) -> Expr:
+    """Wrap an impure call that stands for a pure operator."""
+    if not op.get_attr("FPurity", False) or not isinstance(legalized, Call):
+        return legalized
+    callee = legalized.op
+    if isinstance(callee, Op):
+        pure = bool(callee.get_attr("FPurity", False))
+    else:
+        pure = isinstance(callee.ty, FuncType) and callee.ty.purity
+    if pure:
+        return legalized
+    return Call(
+        Op.get("relax.call_pure_packed"),
+        (callee, *legalized.args),
+        legalized.attrs,
+        legalized.ty_args,
+    )
