@@ -253,10 +253,10 @@ class Tuple(Expr):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", tuple(self.fields))
-        if self.ty is None and all(f.ty is not None for f in self.fields):
-            object.__setattr__(
-                self, "ty", TupleType(tuple(f.ty for f in self.fields if f.ty is not None))
-            )
+        # always derived, never carried over from a node with other fields
+        types = tuple(f.ty for f in self.fields if f.ty is not None)
+        complete = len(types) == len(self.fields)
+        object.__setattr__(self, "ty", TupleType(types) if complete else None)
 
     def __getitem__(self, index: int) -> Expr:
         return self.fields[index]

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from relaxlab.errors import InternalError
 from relaxlab.ir.attrs import DictAttrs
 from relaxlab.ir.expr import (
     Call,
@@ -42,7 +43,9 @@ from relaxlab.ir.node import DEFINES, IGNORED, Node
 from relaxlab.ir.source import Span
 from relaxlab.ir.type import PRINTERS, FuncType, Type
 from relaxlab.relax.shape import SHAPE_TYPE, ShapeExpr
-from relaxlab.relax.type import ShapeType, TensorType
+from relaxlab.relax.type import PACKED_FUNC, ShapeType, TensorType
+from relaxlab.relax.type_relations import is_base_of
+from relaxlab.relax.type_variables import definable_tir_vars_in_type, erase_to_well_defined
 
 __all__ = [
     "Binding",
@@ -80,12 +83,15 @@ class DataflowVar(Var):
 class ExternFunc(BaseFunc):
     """A function found by name when the program is loaded.
 
-    Its default type is opaque, impure, with the result taken from the call's ``ty_args``;
-    ``relax.op`` gives it.
+    Its type is opaque and impure; the result comes from the call's ``ty_args``.
     """
 
     global_symbol: str
     attrs: DictAttrs = field(default_factory=DictAttrs)
+
+    def __post_init__(self) -> None:
+        if self.ty is None:
+            object.__setattr__(self, "ty", PACKED_FUNC)
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -180,7 +186,8 @@ class Function(BaseFunc):
     body
         A :class:`SeqExpr` (anything else is wrapped into one).
     ret_ty
-        Declared result type. The block builder derives it when it is None.
+        Declared result type; None takes the body's. The body's is taken too when it is known
+        and says more. Either way a shape that callers cannot express is dropped.
     is_pure
         Whether calling it has no visible effect.
     attrs
@@ -205,16 +212,17 @@ class Function(BaseFunc):
     ) -> None:
         if not isinstance(body, SeqExpr):
             body = SeqExpr((), body, ty=body.ty)
+        params = tuple(params)
+        if body.ty is not None and (ret_ty is None or is_base_of(ret_ty, body.ty)):
+            visible = (v for p in params for v in definable_tir_vars_in_type(p.ty))
+            ret_ty = erase_to_well_defined(body.ty, {v: v for v in visible})
         if ret_ty is None:
-            ret_ty = body.ty
-        if ret_ty is None:
-            raise TypeError(
-                "Function needs a ret_ty when the type of its body is not known; normalize the "
-                "body with BlockBuilder first"
+            raise InternalError(
+                "Function must be constructed with either an explicit type for the return type, "
+                "or a normalized body with type."
             )
         if not isinstance(attrs, DictAttrs):
             attrs = DictAttrs(attrs or {})
-        params = tuple(params)
         missing = [p.name for p in params if p.ty is None]
         if missing:
             raise TypeError(f"parameters need a type: {', '.join(missing)}")

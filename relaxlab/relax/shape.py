@@ -9,11 +9,12 @@ Examples
 [2, 3]
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from relaxlab.ir.expr import Expr
 from relaxlab.ir.prim import IntImm
+from relaxlab.ir.source import Span
 from relaxlab.ir.type import PrimType, Type
 from relaxlab.registry import Registry
 from relaxlab.runtime.dtype import DataType
@@ -23,7 +24,7 @@ __all__ = ["ShapeExpr", "to_dims"]
 _INT64 = DataType("int64")
 
 #: How a ShapeExpr gets its type; ``type.py`` cannot be imported here, so ``expr.py`` fills it in.
-SHAPE_TYPE: Registry[type[Type]] = Registry("shape type")
+SHAPE_TYPE: Registry[Callable[[tuple[Expr, ...]], Type]] = Registry("shape type")
 
 
 def to_dims(values: Iterable[Expr | int]) -> tuple[Expr, ...]:
@@ -42,23 +43,28 @@ def to_dims(values: Iterable[Expr | int]) -> tuple[Expr, ...]:
             dim = value if value.dtype is _INT64 else IntImm(_INT64, value.value)
         else:
             dim = value
-        if not isinstance(dim, Expr) or not isinstance(dim.ty, PrimType) or dim.dtype is not _INT64:
-            got = dim.ty if isinstance(dim, Expr) else type(dim).__name__
+        ty = getattr(dim, "ty", None)
+        if not isinstance(ty, PrimType) or ty.dtype is not _INT64:
+            got = ty or type(dim).__name__
             raise TypeError(f"the value in ShapeType can only have dtype of int64, got {got}")
         dims.append(dim)
     return tuple(dims)
 
 
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
+@dataclass(frozen=True, eq=False, slots=True, repr=False, init=False)
 class ShapeExpr(Expr):
     """A shape; all values are int64."""
 
     values: tuple[Expr, ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "values", to_dims(self.values))
-        if self.ty is None:
-            object.__setattr__(self, "ty", SHAPE_TYPE.get("ShapeType")(self.values))  # type: ignore[call-arg]  # ShapeType's
+    def __init__(
+        self, values: Iterable[Expr | int], *, ty: Type | None = None, span: Span | None = None
+    ) -> None:
+        dims = to_dims(values)
+        object.__setattr__(self, "values", dims)
+        object.__setattr__(self, "span", span)
+        # the type is always derived, never carried over from a node with other values
+        object.__setattr__(self, "ty", SHAPE_TYPE.get("ShapeType")(dims))
 
     def __getitem__(self, index: int) -> Expr:
         return self.values[index]

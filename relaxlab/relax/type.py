@@ -20,14 +20,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relaxlab.ir.expr import Expr, Var
+from relaxlab.ir.expr import Call, Expr, Var
 from relaxlab.ir.global_info import VDevice
 from relaxlab.ir.source import Span
-from relaxlab.ir.type import PrimType, Type
+from relaxlab.ir.type import AnyType, FuncType, PrimType, TupleType, Type
 from relaxlab.relax.shape import ShapeExpr, to_dims
 from relaxlab.runtime.dtype import DataType
 
-__all__ = ["ShapeType", "TensorType"]
+__all__ = ["PACKED_FUNC", "ShapeType", "TensorType", "infer_by_ty_args"]
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False, init=False)
@@ -130,3 +130,17 @@ class ShapeType(Type):
 def _set(node: Any, **fields: Any) -> None:
     for name, value in fields.items():
         object.__setattr__(node, name, value)
+
+
+def infer_by_ty_args(call: Call, context: object = None) -> Type:
+    """Return the result type that a call of a function known by name only declares.
+
+    No ``ty_args`` mean anything at all, one means itself, several mean a tuple.
+    """
+    if len(call.ty_args) == 1:
+        return call.ty_args[0]
+    return TupleType(call.ty_args) if call.ty_args else AnyType()
+
+
+#: The type of a function that is known by name only: opaque, and perhaps with effects.
+PACKED_FUNC = FuncType(None, AnyType(), purity=False, derive_func=infer_by_ty_args)
