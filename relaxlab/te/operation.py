@@ -213,7 +213,8 @@ def extern(
     dtype
         Element type of the result(s); that of the inputs when they all agree.
     in_buffers, out_buffers
-        Buffers to use, where names, alignment or offsets matter.
+        Buffers to use, where names, alignment or offsets matter; by default they may begin
+        anywhere (``elem_offset``).
 
     Returns
     -------
@@ -233,13 +234,18 @@ def extern(
     sources = (
         tuple(in_buffers)
         if in_buffers is not None
-        else tuple(decl_buffer(t.shape, t.dtype, t.name) for t in inputs)
+        else tuple(_anywhere(t.shape, t.dtype, t.name) for t in inputs)
     )
     results = (
         tuple(out_buffers)
         if out_buffers is not None
-        else tuple(decl_buffer(s, d, name) for s, d in zip(shapes, dtypes, strict=True))
+        else tuple(_anywhere(s, d, name) for s, d in zip(shapes, dtypes, strict=True))
     )
     body = fcompute(sources, results)
     op = ExternOp(name, tuple(inputs), sources, results, body, tag=tag, attrs=dict(attrs or {}))
     return op.outputs if several else op.output(0)
+
+
+def _anywhere(shape: Sequence[Expr], dtype: DataType | str, name: str) -> Var:
+    index = shape[0].dtype if shape else DataType("int32")
+    return decl_buffer(shape, dtype, name, elem_offset=Var("elem_offset", index))

@@ -81,7 +81,10 @@ from relaxlab.topi.math import (
 )
 from relaxlab.topi.matmul import matmul, outer
 from relaxlab.topi.reduction import all, any, argmax, argmin, collapse_sum, max, min, prod, sum
+from relaxlab.topi.scan import cumprod, cumsum
+from relaxlab.topi.searchsorted import searchsorted
 from relaxlab.topi.slicing import slice_length, strided_slice, take
+from relaxlab.topi.sort import argsort, sort, topk
 from relaxlab.topi.transform import (
     concatenate,
     expand_dims,
@@ -105,6 +108,7 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argsort",
     "asin",
     "asinh",
     "atan",
@@ -122,6 +126,8 @@ __all__ = [
     "concatenate",
     "cos",
     "cosh",
+    "cumprod",
+    "cumsum",
     "divide",
     "equal",
     "erf",
@@ -169,11 +175,13 @@ __all__ = [
     "right_shift",
     "round",
     "rsqrt",
+    "searchsorted",
     "sigmoid",
     "sign",
     "sin",
     "sinh",
     "slice_length",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -186,6 +194,7 @@ __all__ = [
     "tan",
     "tanh",
     "tile",
+    "topk",
     "transpose",
     "trilu",
     "trunc",

@@ -50,9 +50,7 @@ def _full(is_like: bool) -> LegalizeFunc:
         if not isinstance(shape, ShapeExpr):
             return call  # the shape is known at run time only
         fill = scalar_or_tensor(call.args[1])
-        return bb.call_te(
-            topi.full, shape, _result_dtype(call), fill, primfunc_name_hint="full"
-        )
+        return bb.call_te(topi.full, shape, _result_dtype(call), fill, primfunc_name_hint="full")
 
     return legalize
 
@@ -63,9 +61,7 @@ def _constant(is_like: bool, value: float, name: str) -> LegalizeFunc:
         if not isinstance(shape, ShapeExpr):
             return call  # the shape is known at run time only
         dtype = _result_dtype(call)
-        return bb.call_te(
-            topi.full, shape, dtype, scalar(value, dtype), primfunc_name_hint=name
-        )
+        return bb.call_te(topi.full, shape, dtype, scalar(value, dtype), primfunc_name_hint=name)
 
     return legalize
 

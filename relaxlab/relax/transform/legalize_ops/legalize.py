@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from relaxlab.ir import IRModule, ModulePass, PassContext
-from relaxlab.ir.expr import Call, Expr, Tuple
+from relaxlab.ir.expr import Call, Expr
 from relaxlab.ir.op import Op
 from relaxlab.ir.transform import config_option
 from relaxlab.ir.type import FuncType, PrimType, TupleType, Type

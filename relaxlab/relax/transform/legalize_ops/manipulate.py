@@ -81,9 +81,7 @@ def _expand_dims(bb: BlockBuilder, call: Call) -> Expr:
 
 @register_legalize("squeeze")
 def _squeeze(bb: BlockBuilder, call: Call) -> Expr:
-    return bb.call_te(
-        topi.squeeze, call.args[0], attrs_of(call).axis, primfunc_name_hint="squeeze"
-    )
+    return bb.call_te(topi.squeeze, call.args[0], attrs_of(call).axis, primfunc_name_hint="squeeze")
 
 
 def _fields(bb: BlockBuilder, tensors: Expr) -> list[Expr]:
@@ -98,9 +96,7 @@ def _joining(te_func: Callable[..., Any], name: str) -> LegalizeFunc:
     def legalize(bb: BlockBuilder, call: Call) -> Expr:
         tensors = _fields(bb, call.args[0])
         axis = attrs_of(call).axis
-        return bb.call_te(
-            te_func, tensors, 0 if axis is None else axis, primfunc_name_hint=name
-        )
+        return bb.call_te(te_func, tensors, 0 if axis is None else axis, primfunc_name_hint=name)
 
     return legalize
 
@@ -153,6 +149,4 @@ def _collapse_sum_to(bb: BlockBuilder, call: Call) -> Expr:
 def _collapse_sum_like(bb: BlockBuilder, call: Call) -> Expr:
     ty = call.args[1].ty
     assert isinstance(ty, TensorType)
-    return bb.call_te(
-        topi.collapse_sum, call.args[0], ty.shape, primfunc_name_hint="collapse_sum"
-    )
+    return bb.call_te(topi.collapse_sum, call.args[0], ty.shape, primfunc_name_hint="collapse_sum")

@@ -9,7 +9,6 @@ Examples
 True
 """
 
-
 from relaxlab import te, topi
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Call, Expr
