@@ -21,7 +21,7 @@ INVOKE     the builtin           machine, closure,  destination, or None
 IF         where to go if false                     condition
 GOTO       where to go
 RET                                                 result
-TRAP       exception to raise
+TRAP       error, message
 =========  ====================  =================  ==================================
 
 Examples
@@ -359,7 +359,7 @@ class _Linker:
         return len(self.function.template) - 1
 
     def _trap(self, error: type[Exception], message: str, pc: int) -> LinkedInstruction:
-        return (TRAP, error(f"in @{self.function.name}, instruction {pc}: {message}"), None, None)
+        return (TRAP, (error, f"in @{self.function.name}, instruction {pc}: {message}"), None, None)
 
 
 def _reader(slots: list[int]) -> Callable[[list[Any]], Sequence[Any]]:

@@ -141,13 +141,14 @@ def run_loop(
                     hooks.entered(frame)
 
             else:
-                raise target  # a trap: what is wrong was found when linking
+                error, message = target  # a trap: what is wrong was found when linking
+                raise error(message)
     except GeneratorExit:
         unwind(frames, watch, None)
         raise
-    except BaseException as error:
+    except BaseException as raised:
         frame.pc = pc
-        unwind(frames, watch, error)
+        unwind(frames, watch, raised)
         raise
 
 
@@ -373,7 +374,11 @@ def _text(frame: Frame) -> str:
     executable = frame.function.executable
     if executable is None or not 0 <= frame.instruction < executable.num_instructions:
         return ""
-    return f": {instruction_text(executable, executable.instruction(frame.instruction))}"
+    try:
+        instruction = executable.instruction(frame.instruction)
+    except InternalError:  # it cannot be decoded, which the error says already
+        return ""
+    return f": {instruction_text(executable, instruction)}"
 
 
 def _wrong_arity(function: LinkedFunction, given: int) -> InternalError:

@@ -26,8 +26,7 @@ def outcome(vm, name, args):
     try:
         return {"result": encode(vm[name](*args))}
     except Exception as error:  # noqa: BLE001  # whatever it is, it is compared
-        assert str(error), "an error without a message"
-        return {"error": type(error).__name__}
+        return {"error": type(error).__name__ if str(error) else "an empty message"}
 
 
 def expected(run):
@@ -105,8 +104,7 @@ def test_recorded_api_script(index):
         try:
             got = {"result": encode(do(vm, step["op"], args))}
         except Exception as error:  # noqa: BLE001  # whatever it is, it is compared
-            assert str(error), "an error without a message"
-            got = {"error": type(error).__name__}
+            got = {"error": type(error).__name__ if str(error) else "an empty message"}
         assert got == expected(step), step["op"]
 
 
