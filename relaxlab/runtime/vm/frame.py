@@ -41,6 +41,8 @@ class LinkedFunction:
         Index in the executable of the first instruction of ``code``.
     entry
         Where ``code`` begins to run.
+    length
+        Number of instructions.
     code
         One linked instruction per instruction, then traps for jumps that lead nowhere.
     executable
@@ -52,6 +54,7 @@ class LinkedFunction:
         "code",
         "entry",
         "executable",
+        "length",
         "machine_slot",
         "name",
         "num_args",
@@ -77,6 +80,7 @@ class LinkedFunction:
         self.template: list[Any] = [None] * (num_registers + 1)
         self.base = 0
         self.entry = 0
+        self.length = 0
         self.code: list[LinkedInstruction] = []
 
     def __repr__(self) -> str:
@@ -154,8 +158,14 @@ class Frame:
 
     @property
     def instruction(self) -> int:
-        """Index, in the whole executable, of the instruction the frame is at."""
-        return self.function.base + self.pc
+        """Index, in the whole executable, of the instruction the frame is at.
+
+        At a trap behind the code it is the instruction that led there.
+        """
+        function, pc = self.function, self.pc
+        if pc >= function.length and function.code:
+            pc = function.code[pc][3]
+        return function.base + pc
 
     def __repr__(self) -> str:
         return f"Frame({self.function.name}, instruction {self.instruction})"

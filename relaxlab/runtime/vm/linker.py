@@ -21,7 +21,7 @@ INVOKE     the builtin           machine, closure,  destination, or None
 IF         where to go if false                     condition
 GOTO       where to go
 RET                                                 result
-TRAP       error, message
+TRAP       error, message                           the instruction that led here
 =========  ====================  =================  ==================================
 
 Examples
@@ -210,12 +210,13 @@ class _Linker:
         self.slots = {(ArgKind.REGISTER, VM_REGISTER): function.machine_slot}
         start, end = self._hull(info.start_instr, info.end_instr)
         function.base, function.entry = start, info.start_instr - start
-        if start == end:
-            function.code = [self._trap(InternalError, "it has no instructions", start)]
-            return
+        function.length = end - start
         self.traps = []
-        self._trap_index(start, end, f"instruction {end} does not exist")
-        code = [self._instruction(pc, start, end) for pc in range(start, end)]
+        if start == end:
+            self._trap_index(start, "it has no instructions")
+        else:
+            self._trap_index(end - 1, f"instruction {end} does not exist")
+        code = [self._instruction(pc) for pc in range(start, end)]
         function.code = code + self.traps
 
     def _hull(self, start: int, end: int) -> tuple[int, int]:
@@ -253,22 +254,13 @@ class _Linker:
     def _word(self, at: int) -> int:
         return self.words[at] if 0 <= at < len(self.words) else 0
 
-    def _trap_index(self, start: int, end: int, message: str) -> int:
+    def _trap_index(self, pc: int, message: str) -> int:
         """Append a trap behind the code and return its index; the first catches running on."""
-        self.traps.append(self._trap(InternalError, message, end))
-        return end - start + len(self.traps) - 1
+        self.traps.append(self._trap(InternalError, message, pc))
+        return self.function.length + len(self.traps) - 1
 
-    def _instruction(self, pc: int, start: int, end: int) -> LinkedInstruction:
+    def _instruction(self, pc: int) -> LinkedInstruction:
         at = self.offsets[pc]
-
-        def jump(offset: int) -> int:
-            target = pc + offset
-            if start <= target < end:
-                return target - start
-            return self._trap_index(
-                start, end, f"the jump at instruction {pc} leads to {target}, which does not exist"
-            )
-
         try:
             match self._word(at):
                 case Opcode.CALL:
@@ -276,17 +268,24 @@ class _Linker:
                 case Opcode.RET:
                     return (RET, None, None, self._register(self._word(at + 1)))
                 case Opcode.GOTO:
-                    return (GOTO, jump(self._word(at + 1)), None, None)
+                    return (GOTO, self._jump(pc, self._word(at + 1)), None, None)
                 case Opcode.IF:
                     slot, offset = self._register(self._word(at + 1)), self._word(at + 2)
                     if offset > 1:
-                        return (IF, jump(offset), None, slot)
-                    message = f"the If at instruction {pc} has false offset {offset}, expected > 1"
-                    return (IF, self._trap_index(start, end, message), None, slot)
+                        return (IF, self._jump(pc, offset), None, slot)
+                    message = f"the If has false offset {offset}, expected > 1"
+                    return (IF, self._trap_index(pc, message), None, slot)
                 case opcode:
                     raise _BrokenOperandError(InternalError, f"unknown opcode {opcode}")
         except _BrokenOperandError as broken:
             return self._trap(broken.error, str(broken), pc)
+
+    def _jump(self, pc: int, offset: int) -> int:
+        """Return the index in the function's code of a jump's target."""
+        index = pc + offset - self.function.base
+        if 0 <= index < self.function.length:
+            return index
+        return self._trap_index(pc, f"the jump leads to {pc + offset}, which does not exist")
 
     def _call(self, at: int) -> LinkedInstruction:
         dst, callee, count = self._word(at + 1), self._word(at + 2), self._word(at + 3)
@@ -359,7 +358,8 @@ class _Linker:
         return len(self.function.template) - 1
 
     def _trap(self, error: type[Exception], message: str, pc: int) -> LinkedInstruction:
-        return (TRAP, (error, f"in @{self.function.name}, instruction {pc}: {message}"), None, None)
+        where = f"in @{self.function.name}, instruction {pc}"
+        return (TRAP, (error, f"{where}: {message}"), None, pc - self.function.base)
 
 
 def _reader(slots: list[int]) -> Callable[[list[Any]], Sequence[Any]]:

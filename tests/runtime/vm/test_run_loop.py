@@ -421,3 +421,17 @@ def test_start_refuses_what_has_no_instructions():
         vm.start("set_input")
     with pytest.raises(InternalError, match="expects 1 arguments"):
         vm.start("sum")
+
+
+def test_an_error_behind_the_code_is_located_at_the_jump_that_led_there():
+    # @f: goto 50; @g: ret %void.  The trap lies behind f's code, where g begins.
+    table = [VMFuncInfo(1, "f", 0, 1, 0, 1), VMFuncInfo(1, "g", 1, 2, 0, 1)]
+    ex = VMExecutable(table, (), {}, [0, 2], [3, 50, 2, 2**54])
+    vm = VirtualMachine(ex, cpu())
+    events = []
+    vm.observer = events.append
+    with pytest.raises(InternalError, match="instruction 0: the jump leads to 50") as raised:
+        vm["f"]()
+    assert raised.value.__notes__ == ["  in @f, instruction 0: goto  50"]
+    assert [e.pc for e in events if hasattr(e, "pc")] == [0, 0, 0, 0, 0]
+    assert vm["g"]() is None
