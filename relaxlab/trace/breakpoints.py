@@ -14,6 +14,7 @@ Examples
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from relaxlab.trace.condition import Expression, ExpressionError
 from relaxlab.trace.timeline import Frame, Timeline
@@ -21,8 +22,7 @@ from relaxlab.trace.timeline import Frame, Timeline
 __all__ = ["Breakpoint", "Stop", "Watch"]
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(NamedTuple):
     """Where a command ends, and why."""
 
     position: int

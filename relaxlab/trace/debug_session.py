@@ -25,7 +25,6 @@ Examples
 
 import contextlib
 import io
-from collections.abc import Callable
 from typing import Any, Self
 
 from relaxlab.runtime.container import Array
@@ -173,51 +172,55 @@ class DebugSession:
 
     # ---- moving -----------------------------------------------------------------------------
 
-    def step(self) -> Self:
+    def step(self, times: int = 1) -> Self:
         """Run exactly one instruction; a call of a Relax function is one, and enters it."""
-        return self._moved(self._next(self.position), "one step")
+        position = self.position
+        for _ in range(times):
+            position = self._next(position)
+        return self._moved(position, "one step" if times == 1 else f"{times} steps")
 
     def into(self) -> Self:
         """Step; the name says that a Relax function is entered."""
         return self.step()
 
-    def over(self) -> Self:
+    def over(self, times: int = 1) -> Self:
         """Step, and run a Relax function that is entered to its end; breakpoints stop it."""
-        depth = self.timeline.depth(self.position)
-        return self._run_until(lambda position: self._depth(position) <= depth, "step over")
+        stop = Stop(self.position, "")
+        for _ in range(times):
+            stop = self._run(stop.position, floor=self._depth(stop.position))
+            if stop.reason:
+                break
+        return self._moved(stop.position, stop.reason or "step over")
 
     def out(self) -> Self:
         """Run until the current function has returned; breakpoints stop it."""
-        depth = self.timeline.depth(self.position)
-        return self._run_until(lambda position: self._depth(position) < depth, "returned")
+        stop = self._run(self.position, floor=self._depth(self.position) - 1)
+        return self._moved(stop.position, stop.reason or "returned")
 
     def continue_(self, steps: int | None = None) -> Self:
         """Run to the next breakpoint or watch, to the end, or at most ``steps`` instructions."""
-        if steps is None:
-            return self._run_until(lambda position: False, "")
-        target = self.position + steps
-        return self._run_until(lambda position: position >= target, f"ran {steps} steps")
+        last = None if steps is None else self.position + steps
+        stop = self._run(self.position, last=last)
+        return self._moved(stop.position, stop.reason or f"ran {steps} steps")
 
-    def back(self) -> Self:
+    def back(self, times: int = 1) -> Self:
         """Go back exactly one instruction."""
-        if self.position == self.timeline.first_step:
-            self.reason = self._start_reason()
-            return self
-        return self._moved(self.position - 1, "one step back")
+        position = max(self.position - times, self.timeline.first_step)
+        if position == self.position:
+            return self._moved(position, self._start_reason())
+        return self._moved(position, "one step back" if times == 1 else f"{times} steps back")
 
     def back_over(self) -> Self:
         """Go back one instruction of this function, past whole calls."""
-        depth = self.timeline.depth(self.position)
-        return self._back_until(lambda position: self._depth(position) <= depth, "back over")
+        return self._back_until(self._depth(self.position), "back over")
 
     def back_out(self) -> Self:
         """Go back to the call that entered the current function."""
-        depth = self.timeline.depth(self.position)
-        return self._back_until(lambda position: self._depth(position) < depth, "before the call")
+        return self._back_until(self._depth(self.position) - 1, "before the call")
 
     def reverse_continue(self) -> Self:
         """Go back to the last breakpoint or watched change, or to the start."""
-        return self._back_until(lambda position: False, "")
+        return self._back_until(None, "")
 
     def goto(self, position: int) -> Self:
         """Move to a step; one that has not run yet is run to, breakpoints or not.
@@ -301,30 +304,36 @@ class DebugSession:
             self._advance()
         return min(position + 1, self.timeline.end)
 
-    def _run_until(self, arrived: Callable[[int], bool], reason: str) -> Self:
-        position = self.position
+    def _run(self, position: int, floor: int | None = None, last: int | None = None) -> Stop:
+        """Go forward to a breakpoint, a watched change or the end; these have a reason.
+
+        Or, without a reason, to a frame of depth ``floor`` or below, or to position ``last``.
+        """
         try:
             while True:
                 following = self._next(position)
                 if following == position:
-                    return self._moved(position, "")
+                    return Stop(position, self._end_reason())
                 stop = self._stop_between(position, following)
                 position = following
                 if stop is not None:
-                    return self._moved(stop.position, stop.reason)
-                if arrived(position):
-                    return self._moved(position, reason)
+                    return stop
+                if floor is not None and self._depth(position) <= floor:
+                    return Stop(position, "")
+                if last is not None and position >= last:
+                    return Stop(position, "")
         except KeyboardInterrupt:
-            return self._moved(min(position, self.timeline.end), "interrupted")
+            return Stop(min(position, self.timeline.end), "interrupted")
 
-    def _back_until(self, arrived: Callable[[int], bool], reason: str) -> Self:
+    def _back_until(self, floor: int | None, reason: str) -> Self:
+        """Go back to a breakpoint, a watched change, a frame of depth ``floor``, or the start."""
         position = self.position
         while position > self.timeline.first_step:
             position -= 1
             stop = self._stop_at(position, backwards=True)
             if stop is not None:
-                return self._moved(stop.position, stop.reason)
-            if arrived(position):
+                return self._moved(*stop)
+            if floor is not None and self._depth(position) <= floor:
                 return self._moved(position, reason)
         return self._moved(position, self._start_reason())
 

@@ -45,6 +45,7 @@ from relaxlab.runtime.vm.observer import (
     RunFailed,
     RunFinished,
     ScalarValue,
+    StorageValue,
     TensorValue,
     Value,
 )
@@ -159,7 +160,8 @@ def explain_events(events: Iterable[Event]) -> str:
                     others = sorted({f"%{change.register}" for change in changes})
                     said = f"{callee} is done."
                     if others:
-                        said = f"{callee} changed what {_listed(others)} shows."
+                        verb = "shows" if len(others) == 1 else "show"
+                        said = f"{callee} changed what {_listed(others)} {verb}."
             case Jumped(_, _, _, next_pc):
                 said = f"Went to instruction {next_pc}."
             case Branched(_, _, _, register, _, taken, next_pc):
@@ -190,6 +192,8 @@ def _register(registers: Sequence[Value], number: int) -> str:
     value = _value(registers, number)
     if value is None:
         return f"%{number}"
+    if isinstance(value, StorageValue):
+        return f"%{number} (storage s{value.storage})"
     if isinstance(value, TensorValue):
         return f"%{number} ({value.dtype}[{', '.join(map(str, value.shape))}])"
     return f"%{number} = {short(value.text)}"
@@ -225,7 +229,7 @@ _PHRASES: Final[Mapping[str, tuple[int, Callable[[list[str]], str]]]] = {
     "vm.builtin.alloc_shape_heap": (2, lambda a: f"Make room for {a[1]} symbolic sizes"),
     "vm.builtin.alloc_storage": (
         4,
-        lambda a: f"Allocate a storage of {a[1]} elements of {a[3]} on device {a[2]}",
+        lambda a: f"Allocate a storage for {a[1]} of {a[3]} on device {a[2]}",
     ),
     "vm.builtin.alloc_tensor": (
         4,
