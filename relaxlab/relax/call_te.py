@@ -83,7 +83,7 @@ def call_te(
         If an argument is of a kind that a computation cannot take.
     """
     kernel, call_args, out_ty = make_kernel(func, args, kwargs, primfunc_attrs)
-    name = primfunc_name_hint or getattr(func, "__name__", "main")
+    name = str(primfunc_name_hint or getattr(func, "__name__", "main"))
     gvar = builder.add_func(kernel, name)
     given = Tuple(tuple(builder.normalize_argument(arg) for arg in call_args))
     return Call(Op.get("relax.call_tir"), (gvar, given), ty_args=_types(out_ty))
@@ -110,7 +110,7 @@ def make_kernel(
     te_kwargs = {key: converter.convert(value) for key, value in kwargs.items()}
     outputs, several = _outputs(func(*te_args, **te_kwargs), converter.tensors)
     scalars = _unbound(converter, outputs)
-    params = [*converter.tensors, *scalars, *outputs]
+    params: list[Tensor | Var] = [*converter.tensors, *scalars, *outputs]
     kernel = te.create_prim_func(params, index_dtype_override="int64")
     captured = [v for v in free_vars(kernel) if v not in _shape_vars(params) and v not in scalars]
     if captured:
@@ -157,7 +157,8 @@ class _Converter:
                 return [self.convert(item) for item in arg]
             case Mapping():
                 return {key: self.convert(value) for key, value in arg.items()}
-        raise TypeError(f"not supported type in emit_te: {type(arg)}")
+            case _:
+                raise TypeError(f"not supported type in emit_te: {type(arg)}")
 
     def _convert_expr(self, arg: Expr) -> Any:
         ty = arg.ty
@@ -208,9 +209,11 @@ class _Converter:
 def _outputs(result: Any, inputs: Sequence[Tensor]) -> tuple[list[Tensor], bool]:
     several = isinstance(result, list | tuple)
     outputs = list(result) if several else [result]
-    assert outputs and all(isinstance(out, Tensor) for out in outputs), (
-        "only support te.tensor or tuple/list/Array of te.tensor as function output"
-    )
+    if not outputs or not all(isinstance(out, Tensor) for out in outputs):
+        raise AssertionError(
+            "only support te.tensor or tuple/list/Array of te.tensor as function output, got "
+            f"{result!r}"
+        )
     seen: list[Tensor] = list(inputs)
     for i, out in enumerate(outputs):
         if any(out is other for other in seen):
