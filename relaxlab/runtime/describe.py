@@ -22,7 +22,7 @@ import weakref
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,9 @@ from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.tensor import Tensor
 
 __all__ = [
+    "Describable",
     "Describer",
     "FunctionValue",
-    "HoldsTensors",
     "HoldsValues",
     "Number",
     "ObjectValue",
@@ -176,23 +176,13 @@ class ObjectValue:
 Value = ScalarValue | TensorValue | TupleValue | StorageValue | FunctionValue | ObjectValue
 
 
-@runtime_checkable
-class HoldsTensors(Protocol):
-    """An opaque object whose tensors may be written by whoever is given the object."""
-
-    def held_tensors(self) -> Iterable[Tensor]:
-        """Yield the tensors."""
-
-
-@runtime_checkable
 class HoldsValues(Protocol):
-    """An object that never changes itself, but whose description shows values that may."""
+    """An object that gives whoever holds it access to other values: closures, caches."""
 
     def held_values(self) -> Iterable[object]:
         """Yield the values."""
 
 
-@runtime_checkable
 class Describable(Protocol):
     """An object that knows what to say about itself (storages, closures, the machine)."""
 
@@ -256,14 +246,13 @@ class Describer:
             if depth < _MAX_DEPTH:
                 for item in value.values() if isinstance(value, dict) else value:
                     self._collect(item, found, depth + 1)
-        elif isinstance(value, HoldsValues):
+        elif hasattr(type(value), "held_values"):
+            # a HoldsValues; asking the Protocol would be most of the cost of an event
+            holder: Any = value
+            found.add(id(holder))
             if depth < _MAX_DEPTH:
-                for item in value.held_values():
+                for item in holder.held_values():
                     self._collect(item, found, depth + 1)
-        elif isinstance(value, HoldsTensors):
-            found.add(id(value))
-            for tensor in value.held_tensors():
-                found.add(id(owner_of(tensor.array)))
 
     def _describe(self, value: object, depth: int) -> Value:
         match value:
@@ -298,8 +287,10 @@ class Describer:
                 )
             case dict():
                 return ObjectValue("map", f"map of {len(value)} entries")
-            case Describable():
-                return value.describe(self)
+            case _ if hasattr(type(value), "describe"):
+                describable: Any = value
+                described: Value = describable.describe(self)
+                return described
             case _ if callable(value):
                 return FunctionValue("function", function_name(value))
             case _:
@@ -323,16 +314,16 @@ class Describer:
             checksum = zlib.crc32(content)
             nan_count = int(np.isnan(flat).sum()) if flat.dtype.kind == "f" else 0
             if flat.size > nan_count and flat.dtype.kind != "c":
-                minimum = _number(np.fmin.reduce(flat))
-                maximum = _number(np.fmax.reduce(flat))
+                minimum = _number(np.fmin.reduce(flat).item())
+                maximum = _number(np.fmax.reduce(flat).item())
         return TensorValue(
             dtype=str(tensor.dtype),
             shape=tuple(tensor.shape),
             device=str(tensor.device),
             storage=self.number(owner),
             offset=offset,
-            head=tuple(map(_number, head)),
-            tail=tuple(map(_number, tail)),
+            head=tuple(map(_number, head.tolist())),
+            tail=tuple(map(_number, tail.tolist())),
             minimum=minimum,
             maximum=maximum,
             nan_count=nan_count,
@@ -358,8 +349,7 @@ def function_name(function: object) -> str:
     return getattr(function, "__name__", None) or type(function).__name__
 
 
-def _number(element: Any) -> Number:
-    value = element.item()
+def _number(value: Any) -> Number:
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)
     return value if isinstance(value, bool | int | float) else str(value)

@@ -29,6 +29,7 @@ from relaxlab.runtime.vm.bytecode import (
     Instruction,
     Ret,
 )
+from relaxlab.runtime.vm.executable import VMExecutable
 from relaxlab.runtime.vm.frame import Frame
 from relaxlab.runtime.vm.observer import (
     Argument,
@@ -50,8 +51,7 @@ from relaxlab.runtime.vm.observer import (
 
 __all__ = ["Watch"]
 
-_SOURCES: dict[ArgKind, Literal["register", "immediate", "constant", "function"]] = {
-    ArgKind.REGISTER: "register",
+_SOURCES: dict[ArgKind, Literal["immediate", "constant", "function"]] = {
     ArgKind.IMMEDIATE: "immediate",
     ArgKind.CONST_IDX: "constant",
     ArgKind.FUNC_IDX: "function",
@@ -88,6 +88,7 @@ class Watch:
         self._seers: dict[int, set[tuple[int, int]]] = {}
         # depth and arguments of calls that are running: a nested run may find memory changed
         self._calls: list[tuple[int, Sequence[Any]]] = []
+        self._decoded: dict[tuple[VMExecutable, int], Instruction] = {}
         self._allocators: list[Allocator] | None = None
 
     def allocators(self, shared: Sequence[Allocator]) -> list[Allocator]:
@@ -190,10 +191,7 @@ class Watch:
     ) -> None:
         """A Call has read its arguments."""
         assert self.observer is not None
-        executable = frame.function.executable
-        call = _instruction(frame)
-        assert executable is not None
-        assert isinstance(call, Call)
+        call, callee = self._call(frame)
         depth = len(self._shadows) - 1
         self._calls.append((depth, arguments))
         self.observer(
@@ -201,7 +199,7 @@ class Watch:
                 self.step,
                 depth,
                 frame.instruction,
-                executable.func_table[call.func_idx].name,
+                callee,
                 kind,
                 tuple(map(self._argument, call.args, arguments)),
                 call.dst if call.dst < VOID_REGISTER else None,
@@ -219,10 +217,7 @@ class Watch:
     ) -> None:
         """A Call is over and its result written."""
         assert self.observer is not None
-        executable = frame.function.executable
-        call = _instruction(frame)
-        assert executable is not None
-        assert isinstance(call, Call)
+        _, callee = self._call(frame)
         self._calls.pop()
         depth = len(self._shadows) - 1
         changes: tuple[RegisterChange, ...] = ()
@@ -238,7 +233,7 @@ class Watch:
                 self.step,
                 depth,
                 frame.instruction,
-                executable.func_table[call.func_idx].name,
+                callee,
                 value,
                 slot,
                 changes,
@@ -272,7 +267,7 @@ class Watch:
     def returned(self, frame: Frame, result: Any) -> None:
         """A Ret has read its value."""
         assert self.observer is not None
-        ret = _instruction(frame)
+        _, ret = self._instruction(frame)
         assert isinstance(ret, Ret)
         self.observer(
             Returned(
@@ -284,11 +279,28 @@ class Watch:
             )
         )
 
+    def _call(self, frame: Frame) -> tuple[Call, str]:
+        """Return the Call that the frame is at, and the name of its callee."""
+        executable, call = self._instruction(frame)
+        assert isinstance(call, Call)
+        return call, executable.func_table[call.func_idx].name
+
+    def _instruction(self, frame: Frame) -> tuple[VMExecutable, Instruction]:
+        executable = frame.function.executable
+        assert executable is not None
+        key = (executable, frame.instruction)
+        found = self._decoded.get(key)
+        if found is None:
+            found = self._decoded[key] = executable.instruction(frame.instruction)
+        return executable, found
+
     # ---- registers and memory ---------------------------------------------------------------
 
     def _argument(self, arg: Arg, value: Any) -> Argument:
+        if arg.kind == ArgKind.REGISTER and arg.value < VOID_REGISTER:
+            return Argument("register", arg.value, self._shadows[-1].values[arg.value])
         described = self.describer.describe(value)
-        if arg.kind == ArgKind.REGISTER and arg.value >= VOID_REGISTER:
+        if arg.kind == ArgKind.REGISTER:
             return Argument("vm" if arg.value == VM_REGISTER else "void", 0, described)
         return Argument(_SOURCES[arg.kind], arg.value, described)
 
@@ -324,11 +336,6 @@ class Watch:
             seers.discard((depth, register))
             if not seers:
                 del self._seers[owner]
-
-
-def _instruction(frame: Frame) -> Instruction | None:
-    executable = frame.function.executable
-    return None if executable is None else executable.instruction(frame.instruction)
 
 
 def _error_words(error: BaseException) -> tuple[str, str]:

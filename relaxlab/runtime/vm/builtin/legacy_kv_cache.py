@@ -51,7 +51,7 @@ class AttentionKVCacheLegacy:
         self.fill_count = 0
         self.window_pos = 0
 
-    def held_tensors(self) -> Iterable[Tensor]:
+    def held_values(self) -> Iterable[Tensor]:
         """Yield the data: views of it change when rows are added."""
         yield self.data
 
