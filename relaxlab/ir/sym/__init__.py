@@ -12,6 +12,7 @@ True
 
 from relaxlab.ir.sym.analyzer import Analyzer
 from relaxlab.ir.sym.const_int_bound import ConstIntBound
+from relaxlab.ir.sym.int_set import IntervalSet
 from relaxlab.ir.sym.modular_set import ModularSet
 
-__all__ = ["Analyzer", "ConstIntBound", "ModularSet"]
+__all__ = ["Analyzer", "ConstIntBound", "IntervalSet", "ModularSet"]

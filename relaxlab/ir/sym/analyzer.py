@@ -12,16 +12,17 @@ Examples
 (0, True)
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Expr, Var
-from relaxlab.ir.prim import EQ, And, IntImm, Range
+from relaxlab.ir.prim import EQ, Add, And, IntImm, Range, Sub
 from relaxlab.ir.prim_functor import substitute
 from relaxlab.ir.sym.canonical_simplify import CanonicalSimplifier
 from relaxlab.ir.sym.const_int_bound import BoundAnalyzer, ConstIntBound
+from relaxlab.ir.sym.int_set import IntervalSet, evaluate_interval
 from relaxlab.ir.sym.modular_set import ModularAnalyzer, ModularSet
 from relaxlab.ir.sym.pattern import same
 from relaxlab.ir.sym.rewrite_simplify import RewriteSimplifier
@@ -87,19 +88,22 @@ class Analyzer:
         self._ranges[var] = Range(low, extent)
 
     def mark_global_non_neg_value(self, value: Expr) -> None:
-        """Say that an expression is never negative; for ``n - 3`` that ``n`` is at least 3."""
-        var, offset = value, 0
-        simplified = self.simplify(value)
-        match simplified:
-            case Var():
-                var = simplified
-            case prim_ops_add if isinstance(prim_ops_add, IntImm):
-                return
-            case _:
+        """Say that an expression is never negative; for ``n - 3`` that ``n`` is at least 3.
+
+        Of other expressions than a variable plus a number nothing is remembered.
+        """
+        match self.simplify(value):
+            case Var() as var:
+                offset = 0
+            case Add(a=Var() as var, b=IntImm(value=offset)):
                 pass
-        if isinstance(var, Var):
-            known = self._bounds.known(var) or self._bounds(var)
-            self._bounds.update(var, known.intersect(ConstIntBound(-offset, ConstIntBound.POS_INF)))
+            case Sub(a=Var() as var, b=IntImm(value=less)):
+                offset = -less
+            case _:
+                return
+        known = self._bounds.known(var) or self._bounds(var)
+        at_least = ConstIntBound(-offset, ConstIntBound.POS_INF)
+        self._bounds.update(var, known.intersect(at_least))
 
     @contextmanager
     def constraint_scope(self, condition: Expr) -> Iterator[None]:
@@ -128,6 +132,22 @@ class Analyzer:
     def modular_set(self, expr: Expr) -> ModularSet:
         """Return the residues of an integer expression."""
         return self._modular(expr)
+
+    def int_set(self, expr: Expr, dom_map: Mapping[Var, IntervalSet] | None = None) -> IntervalSet:
+        """Return the symbolic interval an expression lies in.
+
+        Parameters
+        ----------
+        expr
+            An integer expression.
+        dom_map
+            Intervals of variables; those bound to a range count too, the rest stay symbolic.
+        """
+        known = {
+            var: IntervalSet(r.min, prim_ops.subtract(prim_ops.add(r.min, r.extent), 1))
+            for var, r in self._ranges.items()
+        }
+        return evaluate_interval(self, expr, {**known, **(dom_map or {})})
 
     def rewrite_simplify(self, expr: Expr) -> Expr:
         """Simplify by rules only."""

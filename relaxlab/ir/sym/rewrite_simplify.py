@@ -54,6 +54,9 @@ from relaxlab.runtime.dtype import DataType
 
 __all__ = ["Knowledge", "RewriteSimplifier", "is_index"]
 
+#: A folding operator; None where the operands must be left alone.
+Fold = Callable[[Any, Any], Expr | None]
+
 _BOOL: Final = DataType("bool")
 _TRUE: Final = IntImm(_BOOL, 1)
 _FALSE: Final = IntImm(_BOOL, 0)
@@ -178,7 +181,7 @@ class RewriteSimplifier:
         finally:
             self._depth -= 1
 
-    def rebuild(self, expr: Any, operator: Callable[[Any, Any], Expr]) -> Any:
+    def rebuild(self, expr: Any, operator: Fold) -> Any:
         """Simplify both operands and fold; the same object if nothing changed."""
         a, b = self.visit(expr.a), self.visit(expr.b)
         if isinstance(a, IntImm | FloatImm) or isinstance(b, IntImm | FloatImm):
@@ -187,7 +190,7 @@ class RewriteSimplifier:
                 return folded
         return expr if a is expr.a and b is expr.b else type(expr)(a, b)
 
-    def _arith(self, expr: Any, operator: Callable[[Any, Any], Expr], table: RuleTable) -> Any:
+    def _arith(self, expr: Any, operator: Fold, table: RuleTable) -> Any:
         ret = self.rebuild(expr, operator)
         if type(ret) is not type(expr) or not is_index(ret):
             return ret
@@ -264,7 +267,7 @@ class RewriteSimplifier:
                 return prim_ops.const(residue.base % divisor, ret.dtype)
         return self.apply(rules_arith.FLOOR_MOD, ret, (ret.a, ret.b))
 
-    def _extremum(self, expr: Any, operator: Callable[[Any, Any], Expr], table: RuleTable) -> Any:
+    def _extremum(self, expr: Any, operator: Fold, table: RuleTable) -> Any:
         ret = self.rebuild(expr, operator)
         if not isinstance(ret, Min | Max):
             return ret
@@ -311,8 +314,15 @@ class RewriteSimplifier:
         return self._known(self.apply(rules_order.EQ, ret, (ret.a, ret.b)))
 
     def visit_ne(self, expr: Any) -> Any:
-        """Simplify ``a != b``: the negation of ``a == b``."""
-        return self._negate(self.visit_eq(EQ(expr.a, expr.b)))
+        """Simplify ``a != b``: the negation of ``a == b``, or ``<`` where order is known."""
+        ret = self._negate(self.visit_eq(EQ(expr.a, expr.b)))
+        if isinstance(ret, NE) and is_index(ret.a):
+            order = self.compare(ret.a, ret.b)
+            if order == ">=":
+                return self._known(LT(ret.b, ret.a))
+            if order == "<=":
+                return self._known(LT(ret.a, ret.b))
+        return ret
 
     def visit_lt(self, expr: Any) -> Any:
         """Simplify ``a < b``."""
@@ -330,7 +340,7 @@ class RewriteSimplifier:
 
     def visit_le(self, expr: Any) -> Any:
         """Simplify ``a <= b``: the negation of ``b < a``."""
-        return self._negate(self.visit_lt(LT(expr.b, expr.a)))
+        return self._at_most(LT(expr.b, expr.a))
 
     def visit_gt(self, expr: Any) -> Any:
         """Simplify ``a > b``: ``b < a``."""
@@ -338,7 +348,14 @@ class RewriteSimplifier:
 
     def visit_ge(self, expr: Any) -> Any:
         """Simplify ``a >= b``: the negation of ``a < b``."""
-        return self._negate(self.visit_lt(LT(expr.a, expr.b)))
+        return self._at_most(LT(expr.a, expr.b))
+
+    def _at_most(self, opposite: LT) -> Any:
+        """Simplify the negation of ``a < b``; where order is known it may be ``==``."""
+        ret = self._negate(RewriteSimplifier.visit_lt(self, opposite))
+        if isinstance(ret, LE) and is_index(ret.a) and self.compare(ret.a, ret.b) == ">=":
+            return self.apply(rules_order.EQ, EQ(ret.a, ret.b), (ret.a, ret.b))
+        return ret
 
     def _known(self, condition: Any) -> Any:
         """Replace a condition that is assumed, or whose negation is, by a truth value."""
@@ -454,10 +471,10 @@ def _scaled_terms(expr: Expr) -> list[tuple[Expr, int, Expr]]:
             return []
 
 
-def _keep_division(operator: Callable[[Any, Any], Expr]) -> Callable[[Any, Any], Expr]:
+def _keep_division(operator: Callable[[Any, Any], Expr]) -> Fold:
     """Fold, but leave a division by a literal 0 for run time to report."""
 
-    def fold(a: Any, b: Any) -> Any:
+    def fold(a: Any, b: Any) -> Expr | None:
         if isinstance(b, IntImm | FloatImm) and b.value == 0:
             return None
         return operator(a, b)
