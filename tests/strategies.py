@@ -22,7 +22,7 @@ from relaxlab.runtime.vm import VirtualMachine, VMExecutable
 
 
 def _iadd(a: int, b: int) -> int:
-    return (a + b) % 1000
+    return (a + b) % 1_000_000
 
 
 def _imul(a: int, b: int) -> int:

@@ -17,7 +17,8 @@ The structure (all of it JSON; ``n`` steps, ``n + 1`` positions):
 ``first_step``  number of the first step; steps before it were dropped
 ``start``       frames before the first step, outermost first:
                 ``[function, pc, return register, [value, ...]]``
-``pc``          of each step; ``depth`` too
+``pc``          of each position: the instruction that runs next, -1 if no frame is there
+``depth``       of each position: the number of its frame, from 0; -1 if no frame is there
 ``before``      numbers as in ``ops``, which lead from ``start`` to the first position
 ``ops``         of each step, one flat list of numbers that leads to the next position:
                 ``0, depth, register, value`` writes a register ·
@@ -42,8 +43,8 @@ Examples
 >>> from relaxlab.runtime.vm.executable import VMExecutable
 >>> from relaxlab.trace.timeline import Timeline
 >>> trace = compact_trace(VMExecutable(), Timeline())
->>> trace["version"], trace["pc"]
-(1, [])
+>>> trace["version"], trace["pc"], trace["ops"]
+(1, [-1], [])
 """
 
 from collections.abc import Hashable
@@ -125,9 +126,12 @@ def compact_trace(ex: VMExecutable, timeline: Timeline) -> dict[str, Any]:
         did.append(tables.line(explain_events(events)))
         opcode = int(ex.instr_data[int(ex.instr_offset[begun.pc])])
         kinds.append(Opcode(opcode).name.lower())
+    last = timeline.top(timeline.end)
+    pcs.append(-1 if last is None else last.pc)
+    depths.append(-1 if last is None else last.depth)
     newest = timeline.last_event
     ending = explain_events((newest,)) if isinstance(newest, RunFinished | RunFailed) else ""
-    say.append(tables.line(ending or explain_next(ex, timeline.top(timeline.end))))
+    say.append(tables.line(ending or explain_next(ex, last)))
     trace |= {"pc": pcs, "depth": depths, "kinds": kinds, "ops": ops, "say": say, "did": did}
     trace["code"], trace["constants"] = _code(ex, set(pcs))
     trace["console"] = [[step, text] for step, text in timeline.console if step >= first]
@@ -267,21 +271,19 @@ def state_at(trace: dict[str, Any], position: int) -> MachineState:
 
     Views decode in their own language; this says what they must find.
     """
-    first = trace["first_step"]
-    if not first <= position <= first + len(trace["pc"]):
-        raise IndexError(
-            f"position {position} is outside the trace: {first} to {first + len(trace['pc'])}"
-        )
+    first, steps = trace["first_step"], len(trace["ops"])
+    if not first <= position <= first + steps:
+        raise IndexError(f"position {position} is outside the trace: {first} to {first + steps}")
     frames: list[list[Any]] = [
         [function, pc, target, list(registers)]
         for function, pc, target, registers in trace["start"]
     ]
     _apply(frames, trace["before"])
-    for index in range(position - first):
-        frames[trace["depth"][index]][1] = trace["pc"][index]
-        _apply(frames, trace["ops"][index])
-    if position < first + len(trace["pc"]):
-        frames[trace["depth"][position - first]][1] = trace["pc"][position - first]
+    for index in range(position - first + 1):
+        if index:
+            _apply(frames, trace["ops"][index - 1])
+        if frames:
+            frames[trace["depth"][index]][1] = trace["pc"][index]
     return MachineState(
         position,
         tuple(

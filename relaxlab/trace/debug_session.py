@@ -212,7 +212,8 @@ class DebugSession:
 
     def back_over(self) -> Self:
         """Go back one instruction of this function, past whole calls."""
-        return self._back_until(self._depth(self.position), "back over")
+        # at the end there is no frame: what was left last is the outermost one
+        return self._back_until(max(self._depth(self.position), 0), "back over")
 
     def back_out(self) -> Self:
         """Go back to the call that entered the current function."""

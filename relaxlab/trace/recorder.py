@@ -23,14 +23,14 @@ import io
 from collections.abc import Iterator
 from typing import TextIO
 
-from relaxlab.runtime.vm.observer import Event, InstructionStarted
+from relaxlab.runtime.vm.observer import Event, InstructionStarted, RunStarted
 from relaxlab.trace.timeline import Timeline
 
 __all__ = ["Recorder"]
 
 
 class Recorder:
-    """An observer that keeps the events of the last steps.
+    """An observer that keeps the events of the last steps of the last run.
 
     Parameters
     ----------
@@ -52,7 +52,9 @@ class Recorder:
         self.timeline = Timeline()
 
     def __call__(self, event: Event) -> None:
-        """Take note of an event."""
+        """Take note of an event; a new call from the host begins a new timeline."""
+        if isinstance(event, RunStarted) and event.depth == 0:
+            self.timeline = Timeline()
         # dropping rebuilds the indexes, so a quarter of the limit goes at once
         if (
             self.limit is not None

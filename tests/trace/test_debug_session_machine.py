@@ -74,7 +74,7 @@ class SessionMachine(RuleBasedStateMachine):
     @rule()
     def back_over(self):
         self.session.back_over()
-        depth = self.depths[self.at]
+        depth = max(self.depths[self.at], 0)
         self.at = self.backward(lambda position: self.depths[position] <= depth)
 
     @rule()
