@@ -62,7 +62,7 @@ def _like(
 ) -> TensorType:
     devices = [ty.vdevice for ty in types if ty.vdevice is not None]
     same = bool(devices) and all(structural_equal(devices[0], other) for other in devices)
-    return TensorType(shape, dtype, devices[0] if same else None, -1 if shape else ndim)
+    return TensorType(shape, dtype, devices[0] if same else None, -1 if shape is not None else ndim)
 
 
 def _to_tuple(tensors: Expr | Sequence[Expr]) -> Expr:
