@@ -47,6 +47,9 @@ from relaxlab.relax.expr import (
     ShapeExpr,
     VarBinding,
 )
+from relaxlab.relax.normalizer import flatten_blocks
+from relaxlab.relax.type_relations import type_lca
+from relaxlab.relax.type_variables import erase_to_well_defined
 
 __all__ = ["ExprMutator", "ExprVisitor", "PyExprMutator", "PyExprVisitor", "mutator", "visitor"]
 
@@ -315,33 +318,48 @@ class ExprMutator:
         false_branch = self.visit_with_new_scope(op.false_branch)
         if cond is op.cond and true_branch is op.true_branch and false_branch is op.false_branch:
             return op
-        return self.builder.normalize(If(cond, true_branch, false_branch, span=op.span))
+        if not isinstance(true_branch, SeqExpr) or not isinstance(false_branch, SeqExpr):
+            return self.builder.normalize(If(cond, true_branch, false_branch, span=op.span))
+        # the branches are normal and typed: the builder would only walk them once more
+        cond = self.builder.normalize_argument(cond)
+        ty = op.ty
+        before = (op.true_branch.ty, op.false_branch.ty)
+        if ty is None or (true_branch.ty, false_branch.ty) != before:
+            assert true_branch.ty is not None
+            assert false_branch.ty is not None
+            joined = type_lca(true_branch.ty, false_branch.ty, self.builder.analyzer)
+            ty = self.erase_to_scope(joined)
+        return If(cond, true_branch, false_branch, ty=ty, span=op.span)
+
+    def erase_to_scope(self, ty: Type) -> Type:
+        """Drop from a type what the scope at hand does not know."""
+        known = self.builder.known_dims()
+        return ty if known is None else erase_to_well_defined(ty, known)
 
     def visit_seq_expr_(self, op: SeqExpr) -> Expr:
         """Rebuild a sequence from its blocks and result."""
-        blocks: list[BindingBlock] = []
-        for block in op.blocks:
-            blocks.append(self.visit_binding_block(block))
+        blocks = [self.visit_binding_block(block) for block in op.blocks]
         # what the result needs emitted goes into a block of its own
-        self.builder._begin_binding_block()
-        body = self.builder._normalize_argument(self.visit_expr(op.body))
-        last = self.builder._end_block()
+        self.builder.begin_block(self.builder.current_block_is_dataflow())
+        body = self.builder.normalize_argument(self.visit_expr(op.body))
+        last = self.builder.end_block()
         if last.bindings:
             blocks.append(last)
-        same = len(blocks) == len(op.blocks) and all(
-            a is b for a, b in zip(blocks, op.blocks, strict=True)
-        )
-        if same and body is op.body:
+        flat = flatten_blocks(tuple(blocks))
+        if body is op.body and len(flat) == len(op.blocks) and all(map(_is, flat, op.blocks)):
             return op
-        kept = tuple(block for block in blocks if block.bindings)
-        return self.builder.normalize(SeqExpr(kept, body, span=op.span))
+        ty = None if body.ty is None else self.erase_to_scope(body.ty)
+        # everything in it was emitted in normal form: normalizing would only walk it once more
+        return SeqExpr(flat, body, ty=ty, span=op.span)
 
     def visit_with_new_scope(self, expr: Expr, params: tuple[Var, ...] | None = None) -> Expr:
         """Rebuild a body in a scope of its own (with a function's parameters)."""
         self.builder.begin_scope(params)
-        result = self.visit_expr(expr)
-        self.builder.end_scope()
-        return result  # type: ignore[no-any-return]  # visit_expr returns what overrides return
+        try:
+            result: Expr = self.visit_expr(expr)
+        finally:
+            self.builder.end_scope()
+        return result
 
     def visit_function_(self, op: Function) -> Expr:
         """Rebuild a function from its parameters and body.
@@ -368,18 +386,18 @@ class ExprMutator:
 
     def visit_binding_block_(self, block: BindingBlock) -> BindingBlock:
         """Rebuild a plain block."""
-        self.builder._begin_binding_block()
+        self.builder.begin_block(is_dataflow=False)
         return self._finish_block(block)
 
     def visit_dataflow_block_(self, block: DataflowBlock) -> BindingBlock:
         """Rebuild a dataflow block."""
-        self.builder._begin_dataflow_block()
+        self.builder.begin_block(is_dataflow=True)
         return self._finish_block(block)
 
     def _finish_block(self, block: BindingBlock) -> BindingBlock:
         for binding in block.bindings:
             self.visit_binding(binding)
-        new = self.builder._end_block()
+        new = self.builder.end_block()
         same = len(new.bindings) == len(block.bindings) and all(
             a is b for a, b in zip(new.bindings, block.bindings, strict=True)
         )
@@ -432,6 +450,10 @@ class ExprMutator:
             return var
         ty = self.visit_ty(var.ty)
         return var if ty is var.ty else replace(var, ty=ty)
+
+
+def _is(a: object, b: object) -> bool:
+    return a is b
 
 
 #: TVM's names for user-defined visitors and mutators.
