@@ -35,6 +35,7 @@ __all__ = [
     "concatenate",
     "expand_dims",
     "flip",
+    "meshgrid",
     "repeat",
     "reshape",
     "split",
@@ -267,3 +268,25 @@ def flip(data: Tensor, axis: int = 0) -> Tensor:
         "T_reverse_sequence",
         "injective",
     )
+
+
+def meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Return, for each vector, its coordinate at every point of the grid they span.
+
+    With ``indexing="xy"`` the first two dimensions of the grid are swapped.
+    """
+    if indexing not in ("ij", "xy"):
+        raise ValueError(f"meshgrid: indexing must be ij or xy, got {indexing!r}")
+    places = list(range(len(tensors)))
+    if indexing == "xy" and len(tensors) > 1:
+        places[:2] = [1, 0]
+    dims: list[Expr] = [tensors[0].shape[0]] * len(tensors)
+    for place, tensor in zip(places, tensors, strict=True):
+        dims[place] = tensor.shape[0]
+    return tuple(
+        _coordinate(tensor, dims, place) for place, tensor in zip(places, tensors, strict=True)
+    )
+
+
+def _coordinate(tensor: Tensor, dims: Sequence[Expr], place: int) -> Tensor:
+    return compute_ax(dims, lambda *i: tensor(i[place]), "T_meshgrid", "broadcast")

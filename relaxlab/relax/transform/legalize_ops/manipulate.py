@@ -150,3 +150,10 @@ def _collapse_sum_like(bb: BlockBuilder, call: Call) -> Expr:
     ty = call.args[1].ty
     assert isinstance(ty, TensorType)
     return bb.call_te(topi.collapse_sum, call.args[0], ty.shape, primfunc_name_hint="collapse_sum")
+
+
+@register_legalize("meshgrid")
+def _meshgrid(bb: BlockBuilder, call: Call) -> Expr:
+    tensors = _fields(bb, call.args[0])
+    indexing = attrs_of(call).indexing or "ij"
+    return bb.call_te(topi.meshgrid, tensors, indexing, primfunc_name_hint="meshgrid")
