@@ -12,7 +12,7 @@ Recorder(0 steps)
 """
 
 from relaxlab.trace.breakpoints import Breakpoint, Watch
-from relaxlab.trace.compact import compact_trace, state_at
+from relaxlab.trace.compact import compact_trace, line_text, state_at
 from relaxlab.trace.condition import Expression, ExpressionError
 from relaxlab.trace.debug_session import DebugSession, ReplayError
 from relaxlab.trace.explain import explain_events, explain_instruction
@@ -35,6 +35,7 @@ __all__ = [
     "compact_trace",
     "explain_events",
     "explain_instruction",
+    "line_text",
     "render",
     "state_at",
 ]

@@ -24,10 +24,10 @@ The structure (all of it JSON; ``n`` steps, ``n + 1`` positions):
                 ``0, depth, register, value`` writes a register ·
                 ``1, function, pc, return register or -1, count, value...`` enters a frame ·
                 ``2`` leaves the top frame
-``lines``       table of sentences
+``lines``       table of sentences: each a number of a template and what fills its gaps
+``templates``   sentences, with ``U+001A`` for each gap; :func:`line_text` fills them
 ``say``         sentence for each position: what comes next (at the end: the outcome)
 ``did``         sentence for each step: what it did
-``kinds``       of each step: ``"call"``, ``"ret"``, ``"goto"``, ``"if"``
 ``console``     ``[step, text]`` pairs
 ``outcome``     ``{"result": value}``, ``{"error": type, "message": text}`` or ``{}``
 ==============  ===============================================================================
@@ -47,6 +47,7 @@ Examples
 (1, [-1], [])
 """
 
+import re
 from collections.abc import Hashable
 from typing import Any, Final, assert_never
 
@@ -74,11 +75,14 @@ from relaxlab.runtime.vm.observer import (
 from relaxlab.trace.explain import constant_text, explain_events, explain_next
 from relaxlab.trace.timeline import Timeline
 
-__all__ = ["VERSION", "compact_trace", "state_at"]
+__all__ = ["VERSION", "compact_trace", "line_text", "state_at"]
 
 VERSION: Final = 1
 _WRITE, _ENTER, _LEAVE = 0, 1, 2
 _EXACT_IN_JAVASCRIPT: Final = 2**53
+_GAP: Final = "\x1a"
+_NUMBER: Final = re.compile(r"(?<![\w%.\-])(?:-?[1-9]\d{0,14}|0)(?!\w|\.\d)")
+"""Whole numbers between words, written as Python and JavaScript write them."""
 
 
 def compact_trace(ex: VMExecutable, timeline: Timeline) -> dict[str, Any]:
@@ -115,7 +119,6 @@ def compact_trace(ex: VMExecutable, timeline: Timeline) -> dict[str, Any]:
     ops: list[list[int]] = []
     say: list[int] = []
     did: list[int] = []
-    kinds: list[str] = []
     trace["before"] = tables.ops(timeline.preamble)
     for step, top, events in timeline.walk():
         begun = timeline.instruction(step)
@@ -124,19 +127,17 @@ def compact_trace(ex: VMExecutable, timeline: Timeline) -> dict[str, Any]:
         ops.append(tables.ops(events))
         say.append(tables.line(explain_next(ex, top)))
         did.append(tables.line(explain_events(events)))
-        opcode = int(ex.instr_data[int(ex.instr_offset[begun.pc])])
-        kinds.append(Opcode(opcode).name.lower())
     last = timeline.top(timeline.end)
     pcs.append(-1 if last is None else last.pc)
     depths.append(-1 if last is None else last.depth)
     newest = timeline.last_event
     ending = explain_events((newest,)) if isinstance(newest, RunFinished | RunFailed) else ""
     say.append(tables.line(ending or explain_next(ex, last)))
-    trace |= {"pc": pcs, "depth": depths, "kinds": kinds, "ops": ops, "say": say, "did": did}
+    trace |= {"pc": pcs, "depth": depths, "ops": ops, "say": say, "did": did}
     trace["code"], trace["constants"] = _code(ex, set(pcs))
     trace["console"] = [[step, text] for step, text in timeline.console if step >= first]
     trace["outcome"] = tables.outcome(timeline)
-    trace["lines"] = list(tables.lines)
+    trace["lines"], trace["templates"] = tables.lines, list(tables.templates)
     trace["values"] = tables.values
     return trace
 
@@ -180,7 +181,9 @@ class _Tables:
 
     def __init__(self, ex: VMExecutable) -> None:
         self.values: list[list[Any]] = []
-        self.lines: dict[str, int] = {}
+        self.lines: list[list[int]] = []
+        self.templates: dict[str, int] = {}
+        self._known_lines: dict[str, int] = {}
         self._known: dict[Value, int] = {}
         self._encoded: dict[Hashable, int] = {}
         self._functions = ex.func_map
@@ -189,7 +192,13 @@ class _Tables:
         return self._functions[name]
 
     def line(self, text: str) -> int:
-        return self.lines.setdefault(text, len(self.lines))
+        index = self._known_lines.get(text)
+        if index is None:
+            # a loop says the same with other numbers: the words are stored once
+            template = self.templates.setdefault(_NUMBER.sub(_GAP, text), len(self.templates))
+            index = self._known_lines[text] = len(self.lines)
+            self.lines.append([template, *map(int, _NUMBER.findall(text))])
+        return index
 
     def value(self, value: Value) -> int:
         index = self._known.get(value)
@@ -296,6 +305,13 @@ def state_at(trace: dict[str, Any], position: int) -> MachineState:
             for function, pc, target, registers in frames
         ),
     )
+
+
+def line_text(trace: dict[str, Any], index: int) -> str:
+    """Return a sentence of a compact trace: entry ``index`` of its table of lines."""
+    template, *numbers = trace["lines"][index]
+    first, *rest = trace["templates"][template].split(_GAP)
+    return str(first) + "".join(f"{n}{words}" for n, words in zip(numbers, rest, strict=True))
 
 
 def _apply(frames: list[list[Any]], ops: list[int]) -> None:

@@ -35,7 +35,7 @@ class Recorder:
     Parameters
     ----------
     limit
-        How many of the last steps to keep at least; up to a quarter more may be there. None keeps
+        How many of the last steps to keep at least; up to twice as many may be there. None keeps
         everything.
 
     Attributes
@@ -55,11 +55,11 @@ class Recorder:
         """Take note of an event; a new call from the host begins a new timeline."""
         if isinstance(event, RunStarted) and event.depth == 0:
             self.timeline = Timeline()
-        # dropping rebuilds the indexes, so a quarter of the limit goes at once
+        # dropping rebuilds the indexes of what is kept, so as much as is kept goes at once
         if (
             self.limit is not None
             and isinstance(event, InstructionStarted)
-            and len(self.timeline) >= self.limit + max(1, self.limit // 4)
+            and len(self.timeline) >= 2 * self.limit
         ):
             self.timeline = self.timeline.since(self.timeline.end - self.limit)
         self.timeline.append(event)

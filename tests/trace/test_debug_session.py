@@ -298,7 +298,7 @@ def test_a_bounded_session_says_what_was_dropped():
     session.continue_()
     assert session.timeline.end == 153
     first = session.timeline.first_step
-    assert 153 - 25 <= first <= 153 - 20
+    assert 153 - 40 <= first <= 153 - 20
     assert session.reverse_continue().position == first
     assert session.reason == f"the first step that is kept; {first} were dropped"
     assert f"(the first {first} steps were dropped)" in str(session)

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from relaxlab.runtime.describe import Describer
 from relaxlab.runtime.vm.observer import InstructionStarted, TensorValue
 from relaxlab.runtime.vm.verify import find_problems
-from relaxlab.trace import DebugSession, Recorder, ReplayError, Timeline, compact_trace, state_at
+from relaxlab.trace import (
+    DebugSession,
+    Recorder,
+    ReplayError,
+    Timeline,
+    compact_trace,
+    explain_events,
+    line_text,
+    state_at,
+)
+from relaxlab.trace.explain import explain_next
 from tests.strategies import programs
 
 many = settings(
@@ -116,7 +126,7 @@ def test_a_bounded_recorder_keeps_the_last_states(program, limit):
     whole, bounded = recorded(program).timeline, recorded(program, limit).timeline
     assert bounded.end == whole.end
     assert bounded.first_step == 0 or len(bounded) >= limit
-    assert len(bounded) <= limit + max(1, limit // 4)
+    assert len(bounded) <= 2 * limit
     for position in range(bounded.first_step, bounded.end + 1):
         assert bounded.state(position) == whole.state(position)
     for step in range(bounded.first_step, bounded.end):
@@ -135,8 +145,12 @@ def test_the_compact_trace_holds_the_same_states(program, limit):
     steps = len(timeline)
     for column in ("pc", "depth", "say"):
         assert len(trace[column]) == steps + 1
-    for column in ("kinds", "ops", "did"):
+    for column in ("ops", "did"):
         assert len(trace[column]) == steps
+    for step, top, events in timeline.walk():
+        index = step - timeline.first_step
+        assert line_text(trace, trace["say"][index]) == explain_next(program.executable, top)
+        assert line_text(trace, trace["did"][index]) == explain_events(events)
 
 
 @many
