@@ -276,11 +276,11 @@ class BlockBuilder:
     ) -> Function:
         """Return ``func`` with other parameters and body.
 
-        A declared result type that the new body cannot have gives way to the body's own.
+        A declared result type stays only where it says at least as much as the new body's own.
         """
         if ret_ty is not None and body.ty is not None:
-            check = type_base_check(ret_ty, body.ty, self.analyzer)
-            ret_ty = None if check is BaseCheckResult.FAIL_L0 else ret_ty
+            check = type_base_check(body.ty, ret_ty)  # nothing assumed, as in TVM
+            ret_ty = ret_ty if check is BaseCheckResult.PASS else None
         return Function(params, body, ret_ty, func.is_pure, func.attrs, span=func.span)
 
     def get(self) -> IRModule:
@@ -336,7 +336,7 @@ class BlockBuilder:
         if type_base_check(value.ty, ty, self.analyzer) is BaseCheckResult.FAIL_L0:
             raise InternalError(
                 "It is impossible to match cast any value into the target ty. But got value type: "
-                f"{value.ty}, given type: {ty}"
+                f"{value.ty!r}, given type: {ty!r}"
             )
         dataflow = self._block().is_dataflow
         name = self._names.fresh(name_hint or ("lv" if dataflow else "gv"))
