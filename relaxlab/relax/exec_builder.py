@@ -372,9 +372,9 @@ class ExecBuilder:
         for index, info in enumerate(self._table):
             if info.kind == VMFuncKind.VM_FUNC:
                 self._formalize(index)
-        candidate = VMExecutable(
-            self._table, self._constants, self._memory_scopes, self._offsets, self._words
-        )
+        # TVM keeps the scopes in a hash map, which it writes last inserted first
+        scopes = dict(reversed(self._memory_scopes.items()))
+        candidate = VMExecutable(self._table, self._constants, scopes, self._offsets, self._words)
         for info in self._table:
             self._check(info, candidate)
         # only a program that passed replaces the one that earlier calls returned

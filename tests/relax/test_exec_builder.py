@@ -29,7 +29,7 @@ def rebuilt(ex, rename=lambda number: number):
         else:
             ib.declare_function(info.name, info.kind)
     words = [ib.convert_constant(value) for value in ex.constants]
-    for index, scope in ex.memory_scopes.items():
+    for index, scope in reversed(ex.memory_scopes.items()):
         ib.save_memory_scope(words[index], scope)
     functions = [info for info in ex.func_table if info.kind == VMFuncKind.VM_FUNC]
     for info in sorted(functions, key=lambda info: info.start_instr):
@@ -350,7 +350,9 @@ def test_memory_scopes_belong_to_constants():
     with pytest.raises(InternalError, match="belongs to a constant"):
         ib.save_memory_scope(ib.imm(0), "global")
     empty_function(ib)
-    assert ib.get().memory_scopes == {0: "global"}
+    ib.save_memory_scope(ib.convert_constant("b"), "texture")
+    # the order of the file is TVM's: last first
+    assert list(ib.get().memory_scopes.items()) == [(1, "texture"), (0, "global")]
 
 
 def test_the_repr_counts():
