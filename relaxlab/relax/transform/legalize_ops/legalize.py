@@ -21,6 +21,7 @@ from relaxlab.ir.transform import config_option
 from relaxlab.ir.type import FuncType, PrimType, TupleType, Type
 from relaxlab.relax.expr import ExternFunc, Function, ShapeExpr
 from relaxlab.relax.expr_functor import ExprMutator
+from relaxlab.relax.transform.legalize_ops.kernel_cache import KernelCache, call_key
 from relaxlab.relax.transform.legalize_ops.registration import LegalizeFunc
 from relaxlab.relax.type import ShapeType, TensorType
 
@@ -79,6 +80,7 @@ class _Legalizer(ExprMutator):
         super().__init__(mod)
         self.custom = custom
         self.skipped = skipped
+        self.cache = KernelCache()
 
     def visit_call_(self, op: Call) -> Expr:
         visited = super().visit_call_(op)
@@ -90,6 +92,11 @@ class _Legalizer(ExprMutator):
         if function is None:
             return visited
         builder = self.builder
+        # what users pass in may look at more than the call
+        key = call_key(visited) if function is visited.op.get_attr("FLegalize") else None
+        template = self.cache.find(key)
+        if template is not None:
+            return self.cache.instantiate(template, visited)
         if builder.current_block_is_dataflow():
             builder._begin_dataflow_block()
         else:
@@ -102,6 +109,8 @@ class _Legalizer(ExprMutator):
             return visited
         legalized = builder.normalize(legalized)
         again: Expr = self.visit_expr(_keep_pure(visited.op, legalized))
+        if not prologue.bindings:
+            self.cache.remember(key, visited, again)
         return again
 
     def _choose(self, call: Call, op: Op) -> LegalizeFunc | None:
