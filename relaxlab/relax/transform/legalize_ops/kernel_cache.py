@@ -20,7 +20,7 @@ from relaxlab.ir.op import Op
 from relaxlab.ir.prim import FloatImm, IntImm
 from relaxlab.ir.type import PrimType, Type
 from relaxlab.relax.shape import ShapeExpr
-from relaxlab.relax.type import ShapeType, TensorType
+from relaxlab.relax.type import TensorType
 
 __all__ = ["KernelCache", "call_key"]
 
@@ -51,7 +51,7 @@ def _argument_key(arg: Expr) -> Hashable | None:
             return ("shape", ty)
         case Var() if isinstance(ty, PrimType):
             return ("symbol", arg)
-        case _ if isinstance(ty, TensorType) and not isinstance(ty, ShapeType):
+        case _ if isinstance(ty, TensorType):
             return ("tensor", ty)
         case _:
             return None
@@ -114,9 +114,5 @@ class KernelCache:
 
 def _tensors(call: Call) -> list[Expr]:
     """Return the tensors among the arguments, those of tuples included."""
-    found: list[Expr] = []
-    for arg in call.args:
-        for item in arg.fields if isinstance(arg, Tuple) else (arg,):
-            if isinstance(item.ty, TensorType):
-                found.append(item)
-    return found
+    opened = (arg.fields if isinstance(arg, Tuple) else (arg,) for arg in call.args)
+    return [item for items in opened for item in items if isinstance(item.ty, TensorType)]

@@ -60,7 +60,7 @@ def _reduction(te_func: Callable[..., Any], name: str) -> LegalizeFunc:
     return legalize
 
 
-for _name, _te_func in {
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
     "max": topi.max,
     "mean": mean,
     "min": topi.min,
@@ -68,5 +68,6 @@ for _name, _te_func in {
     "std": std,
     "sum": topi.sum,
     "variance": variance,
-}.items():
+}
+for _name, _te_func in _REDUCTIONS.items():
     register_legalize(_name)(_reduction(_te_func, _name))
