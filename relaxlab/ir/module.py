@@ -77,6 +77,13 @@ class IRModule:
         for gvar, func in (functions or {}).items():
             self.add(GlobalVar(gvar) if isinstance(gvar, str) else gvar, func)
 
+    @staticmethod
+    def from_expr(func: BaseFunc, functions: Mapping[Any, BaseFunc] | None = None) -> "IRModule":
+        """Return a module of one function, called as its symbol says (``main`` without one)."""
+        mod = IRModule(functions)
+        mod.add(GlobalVar(str(func.func_attrs.get("global_symbol", "main"))), func)
+        return mod
+
     def add(self, gvar: GlobalVar, func: BaseFunc) -> None:
         """Add a function under a new global variable.
 

@@ -96,6 +96,9 @@ class PrimType(Type):
     def __hash__(self) -> int:
         return hash(self.dtype)
 
+    def __str__(self) -> str:
+        return str(self.dtype)
+
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class PointerType(Type):

@@ -67,7 +67,7 @@ def derive_call_ret_type(func_ty: FuncType, call: Call, ctx: Any = None) -> Type
     if len(func_ty.params) != len(call.args):
         args = ", ".join(str(arg) for arg in call.args)
         raise ValueError(
-            f"Number of arguments and parameters mismatch: Function {call.op} has type {func_ty} "
+            f"Number of arguments and parameters mismatch: Function {call.op} has type {func_ty!r} "
             f"and accepts {len(func_ty.params)} parameters, but was called with {len(call.args)} "
             f"arguments (({args}{',' if len(call.args) == 1 else ''}))"
         )
@@ -76,7 +76,7 @@ def derive_call_ret_type(func_ty: FuncType, call: Call, ctx: Any = None) -> Type
         if arg.ty is None:
             raise InternalError(f"Argument {i} of a call has no type yet: {arg}")
         if binder.bind(param, arg.ty) <= _L1:
-            raise ValueError(f"Argument {i} type mismatch: expected {param}, given {arg.ty}")
+            raise ValueError(f"Argument {i} type mismatch: expected {param!r}, given {arg.ty!r}")
     return erase_to_well_defined(func_ty.ret, binder.dims, binder.shapes)
 
 
@@ -155,7 +155,7 @@ def infer_function_call(call: Call, ctx: Any = None) -> Type:
         )
     if not isinstance(call.op.ty, FuncType):
         raise InternalError(
-            f"Call->op must contains a function type, but {call.op} has type {call.op.ty}"
+            f"Call->op must contains a function type, but {call.op} has type {call.op.ty!r}"
         )
     return derive_call_ret_type(call.op.ty, call, ctx)
 

@@ -224,7 +224,7 @@ class Normalizer:
             ty = value.ty
             if not isinstance(ty, TupleType):
                 raise InternalError(
-                    f"The type of Tuple must be TupleType, but expression {value} has type {ty}"
+                    f"The type of Tuple must be TupleType, but expression {value} has type {ty!r}"
                 )
             if expr.index >= len(ty.fields):
                 raise IndexError(

@@ -79,7 +79,7 @@ def _check_operands(call: Call) -> None:
         if not isinstance(ty, TensorType | PrimType):
             raise TypeError(
                 "Arguments to binary operators must be either R.Tensor or R.Prim types, but "
-                f"expression {call} has {side} {operand}, which has Type {ty}"
+                f"expression {call} has {side} {operand}, which has Type {ty!r}"
             )
 
 

@@ -70,11 +70,11 @@ def _output_type(name: str, out_ty: Type | Sequence[Type]) -> Type:
     outputs = to_types(out_ty)
     for ty in outputs:
         if not isinstance(ty, TensorType):
-            raise TypeError(f"out_ty of {name} must be a TensorType or a list of them, got {ty}")
+            raise TypeError(f"out_ty of {name} must be a TensorType or a list of them, got {ty!r}")
         if not isinstance(ty.shape, ShapeExpr):
             raise InternalError(
                 f"out_ty of {name} should have defined ShapeExpr as shape. However, one given "
-                f"type information is {ty}; an output of unknown shape needs R.match_cast first"
+                f"type information is {ty!r}; an output of unknown shape needs R.match_cast first"
             )
     return outputs[0] if len(outputs) == 1 else TupleType(outputs)
 
@@ -98,7 +98,7 @@ def _infer_call_tir(call: Call, ctx: InferenceContext) -> Type:
     if callee.ty is not None and not isinstance(callee.ty, FuncType):
         raise InternalError(
             f"Operation {name} expects the first argument to be a TIR callee.  However, the "
-            f"first argument {callee} has type {callee.ty}"
+            f"first argument {callee} has type {callee.ty!r}"
         )
     return _only_type(call)
 
@@ -136,7 +136,7 @@ def normalize_argument_tuple(call: Call, ctx: InferenceContext) -> Expr:
         ty = type_of(args)
         if not isinstance(ty, TupleType):
             raise InternalError(
-                f"{_op_label(call)} should take a tuple of arguments, but {args} has type {ty}"
+                f"{_op_label(call)} should take a tuple of arguments, but {args} has type {ty!r}"
             )
         bound = Tuple(tuple(TupleGetItem(args, i) for i in range(len(ty.fields))))
     rest = (call.args[0], bound, *call.args[2:])
@@ -183,8 +183,8 @@ def validate_call_tir(call: Call) -> None:
     if not is_base_of(expected, declared):
         raise ValueError(
             f"The `out_ty` argument for {label} must be compatible with the PrimFunc.  However, "
-            f"the PrimFunc's signature implies that the output should be {expected}, but the "
-            f"`out_ty` argument was {declared}"
+            f"the PrimFunc's signature implies that the output should be {expected!r}, but the "
+            f"`out_ty` argument was {declared!r}"
         )
 
 
@@ -240,8 +240,8 @@ def _infer_call_tir_inplace(call: Call, ctx: InferenceContext) -> Type:
         ):
             raise ValueError(
                 "The input used for an in-place mutation must be a tensor with identical shape "
-                f"and dtype as the output.  However, output {i} with type {out} is specified as "
-                f"an in-place mutation of input {index} with type {given}"
+                f"and dtype as the output.  However, output {i} with type {out!r} is specified as "
+                f"an in-place mutation of input {index} with type {given!r}"
             )
     return result
 
@@ -371,7 +371,7 @@ def _infer_call_pure_packed(call: Call, ctx: InferenceContext) -> Type:
     inner = _inner_call(call)
     if not isinstance(inner.op.ty, FuncType):
         raise InternalError(
-            f"{_op_label(call)} expects a function to call, but {inner.op} has type {inner.op.ty}"
+            f"{_op_label(call)} expects a function to call, but {inner.op} has type {inner.op.ty!r}"
         )
     return derive_call_ret_type(inner.op.ty, inner, ctx)
 
@@ -398,7 +398,7 @@ def _infer_call_inplace_packed(call: Call, ctx: InferenceContext) -> Type:
         if index != -1 and not is_base_of(inputs[index], out):
             raise ValueError(
                 "The derived return Type does not match that for the in-place argument at index "
-                f"{index}: {out} vs {inputs[index]}"
+                f"{index}: {out!r} vs {inputs[index]}"
             )
     return result
 

@@ -59,7 +59,7 @@ def _infer_full(call: Call, ctx: InferenceContext) -> Type:
     if not isinstance(fill, TensorType) or fill.ndim != 0:
         raise ValueError(
             "Full requires the input fill value to be zero rank Tensor. However, the given one is "
-            f"{fill}"
+            f"{fill!r}"
         )
     return TensorType(call.args[0], attributes(call).dtype or fill.dtype, fill.vdevice)
 
@@ -157,7 +157,7 @@ def _infer_arange(call: Call, ctx: InferenceContext) -> Type:
         if not isinstance(arg.ty, PrimType):
             raise TypeError(
                 f"The argument `{name}` of relax.arange is expected to be a PrimExpr, but got "
-                f"{arg} of type {arg.ty}"
+                f"{arg} of type {arg.ty!r}"
             )
     length = _arange_length(ctx, *call.args)
     return TensorType(ShapeExpr((length,)), attributes(call).dtype)

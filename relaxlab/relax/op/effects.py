@@ -60,7 +60,7 @@ def _infer_assert_op(call: Call, ctx: InferenceContext) -> Type:
     scalar = isinstance(ty, PrimType) or (isinstance(ty, TensorType) and ty.ndim in (0, -1))
     dtype = ty.dtype if isinstance(ty, PrimType | TensorType) else None
     if not scalar or (dtype is not None and not dtype.is_bool):
-        raise TypeError(f"The argument to assert must be a boolean scalar, but received {ty}")
+        raise TypeError(f"The argument to assert must be a boolean scalar, but received {ty!r}")
     return TupleType(())
 
 

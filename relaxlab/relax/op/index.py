@@ -119,7 +119,7 @@ def _infer_strided_slice(call: Call, ctx: InferenceContext) -> Type:
             raise InternalError(
                 f"Operator relax.strided_slice requires the {name} argument to be a tuple of int64 "
                 f"PrimExpr values.  However, in expression {call}, the {name} argument {arg} has "
-                f"type {arg.ty}"
+                f"type {arg.ty!r}"
             )
     lengths = {
         name: len(arg.ty.fields) for name, arg in given.items() if isinstance(arg.ty, TupleType)

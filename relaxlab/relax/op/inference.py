@@ -92,7 +92,7 @@ def tensor_argument(call: Call, index: int) -> TensorType:
     name = call.op.arguments[index] if index < len(call.op.arguments) else "args"
     raise TypeError(
         f"Operator {call.op.name} requires argument {index} ({name}) to be a tensor.  However, "
-        f"the argument {call.args[index]} is instead of type {ty}"
+        f"the argument {call.args[index]} is instead of type {ty!r}"
     )
 
 
@@ -105,7 +105,7 @@ def tensor_tuple(call: Call, index: int = 0) -> tuple[TensorType, ...]:
             return fields
     raise TypeError(
         f"{op_name(call)} expects the input to be a Tuple of Tensors. However, the given input "
-        f"is {ty}"
+        f"is {ty!r}"
     )
 
 
@@ -114,7 +114,7 @@ def shape_argument(call: Call, index: int, message: str) -> ShapeType:
     ty = type_of(call.args[index])
     if isinstance(ty, ShapeType):
         return ty
-    raise TypeError(f"{message}. However, the given one is {ty}")
+    raise TypeError(f"{message}. However, the given one is {ty!r}")
 
 
 def dims_of(ty: TensorType) -> Shape:
@@ -223,8 +223,8 @@ def binary_dtype(call: Call, lhs: Expr, rhs: Expr) -> DataType | None:
     if a is not b and not (a.is_bool or b.is_bool):
         raise TypeError(
             "Binary operators must have the same datatype for both operands.  However, "
-            f"{call} uses datatype {dtype_name(a)} on the LHS (Type of {lhs.ty}), and datatype "
-            f"{dtype_name(b)} on the RHS (Type of {rhs.ty})."
+            f"{call} uses datatype {dtype_name(a)} on the LHS (Type of {lhs.ty!r}), and datatype "
+            f"{dtype_name(b)} on the RHS (Type of {rhs.ty!r})."
         )
     return a
 

@@ -43,7 +43,7 @@ def _infer_matmul(call: Call, ctx: InferenceContext) -> Type:
         if ty.ndim == 0:
             raise ValueError(
                 f"Matmul operands must not be scalar.  However, the expression {call} has a "
-                f"{side} of {arg} with type {ty}, which is scalar (zero-dimensional) tensor."
+                f"{side} of {arg} with type {ty!r}, which is scalar (zero-dimensional) tensor."
             )
     if -1 in (lhs.ndim, rhs.ndim):
         return TensorType(None, dtype, vdevice)

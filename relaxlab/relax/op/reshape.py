@@ -125,7 +125,7 @@ def _known_dims(x: Expr) -> tuple[Expr, ...]:
         raise InternalError(
             "Reshape expects the input tensor to have known shape when there is some dimension "
             f"length to infer. However, the given input has no shape. relax.reshape got {x} of "
-            f"type {ty}; give it one with R.match_cast first"
+            f"type {ty!r}; give it one with R.match_cast first"
         )
     return dims
 

@@ -27,7 +27,7 @@ def _infer_shape_of(call: Call, ctx: InferenceContext) -> Type:
     ty = type_of(call.args[0])
     if not isinstance(ty, TensorType):
         raise InternalError(
-            f"shape_of expects a tensor input, but received {ty}; use MatchCast if necessary"
+            f"shape_of expects a tensor input, but received {ty!r}; use MatchCast if necessary"
         )
     if isinstance(ty.shape, ShapeExpr):
         return ShapeType(ty.shape.values)
@@ -45,7 +45,7 @@ def shape_of(expr: Expr) -> Call:
 def _infer_shape_to_tensor(call: Call, ctx: InferenceContext) -> Type:
     ty = type_of(call.args[0])
     if not isinstance(ty, ShapeType):
-        raise InternalError(f"shape_to_tensor expects a shape, but received {ty}")
+        raise InternalError(f"shape_to_tensor expects a shape, but received {ty!r}")
     if ty.ndim == -1:
         return TensorType(None, _INT64, ndim=1)
     return TensorType(ShapeExpr((ty.ndim,)), _INT64)
@@ -66,7 +66,7 @@ def _infer_tensor_to_shape(call: Call, ctx: InferenceContext) -> Type:
     if not isinstance(ty, TensorType) or ty.ndim != 1:
         raise InternalError(
             f"relax.tensor_to_shape expected argument to be 1-d, but {call} has argument "
-            f"{call.args[0]} with type {ty}"
+            f"{call.args[0]} with type {ty!r}"
         )
     dims = dims_of(ty)
     if dims is not None and isinstance(dims[0], IntImm):

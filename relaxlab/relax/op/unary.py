@@ -134,7 +134,7 @@ def _infer_clip(call: Call, ctx: InferenceContext) -> Type:
         if not isinstance(bound.ty, PrimType):
             raise TypeError(
                 f"The argument `{name}` of relax.clip is expected to be a PrimExpr, but got "
-                f"{bound} of type {bound.ty}"
+                f"{bound} of type {bound.ty!r}"
             )
     return ty
 

@@ -42,7 +42,7 @@ def _view_dtype(call: Call, data: TensorType, ctx: InferenceContext) -> DataType
         return data.dtype  # null_value(): keep it
     raise TypeError(
         "relax.memory.view expects the dtype argument to be a dtype constant, but "
-        f"{call} passes {call.args[2]} of type {call.args[2].ty}"
+        f"{call} passes {call.args[2]} of type {call.args[2].ty!r}"
     )
 
 
@@ -58,7 +58,7 @@ def _infer_view(call: Call, ctx: InferenceContext) -> Type:
     elif not isinstance(shape_ty, ShapeType):
         raise TypeError(
             "relax.memory.view expects the shape argument to be a Shape, but "
-            f"{call} passes {call.args[1]} of type {shape_ty}"
+            f"{call} passes {call.args[1]} of type {shape_ty!r}"
         )
     elif shape_ty.values is None:
         result = TensorType(None, dtype, data.vdevice, shape_ty.ndim)
@@ -75,7 +75,7 @@ def _check_bounds(call: Call, data: TensorType, result: TensorType, ctx: Inferen
     if not isinstance(offset.ty, PrimType) or offset.dtype is not _ZERO.dtype:
         raise TypeError(
             "relax.memory.view expects the relative byte offset to be an int64 scalar, but "
-            f"{call} passes {offset} of type {offset.ty}"
+            f"{call} passes {offset} of type {offset.ty!r}"
         )
     if isinstance(offset, IntImm) and offset.value < 0:
         raise ValueError(
@@ -90,7 +90,7 @@ def _check_bounds(call: Call, data: TensorType, result: TensorType, ctx: Inferen
     if ctx.analyzer.can_prove(needed > have):
         raise ValueError(
             "Views into an array must not exceed the bounds of the array being viewed.  However, "
-            f"expression {call} attempted to create view of type {result} with relative byte "
+            f"expression {call} attempted to create view of type {result!r} with relative byte "
             f"offset {offset}, viewing into the array {call.args[0]} of type {data}.  The end of "
             f"the view would occur at byte {needed}, relative to the start of array "
             f"{call.args[0]}, but {call.args[0]} is only {have} long."
