@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.runtime import DataType, ShapeTuple, Tensor, VirtualMachine, cpu, register_global_func
+from relaxlab.runtime import DataType, ShapeTuple, Tensor, VirtualMachine, cpu
 from relaxlab.runtime.vm import Closure, VMExecutable
 from tests import golden_vm
 
@@ -91,31 +91,47 @@ def recorded(name: str) -> Any:
     return json.loads((golden_vm.FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
+class GoldenLibrary:
+    """The host functions that recorded programs call; README.md says what each means."""
+
+    kind = "golden"
+
+    def __init__(self) -> None:
+        self.imports: list[Any] = []
+
+    def get_function(self, name: str) -> Any:
+        """Return the function ``golden.<name>``, or None."""
+        return _FUNCTIONS.get(name)
+
+
+def with_golden(executable: VMExecutable) -> VMExecutable:
+    """Attach the host functions to an executable and return it."""
+    executable.import_module(GoldenLibrary())
+    return executable
+
+
 def machine(name: str) -> VirtualMachine:
     """Return a fresh machine for a recorded executable."""
-    return VirtualMachine(
-        VMExecutable.load_from_bytes(golden_vm.executable_bytes(name), verify=False), cpu()
-    )
+    data = golden_vm.executable_bytes(name)
+    return VirtualMachine(with_golden(VMExecutable.load_from_bytes(data, verify=False)), cpu())
 
 
-def golden_fill(dst: Tensor, value: Any) -> None:
-    """Fill a tensor."""
+def _fill(dst: Tensor, value: Any) -> None:
     dst.array[...] = value
 
 
-def golden_copy_into(src: Tensor, dst: Tensor) -> None:
-    """Copy a tensor's elements."""
+def _copy_into(src: Tensor, dst: Tensor) -> None:
     dst.copyfrom(src)
 
 
-register_global_func("golden.add", lambda a, b: a.numpy() + b.numpy(), override=True)
-register_global_func("golden.mul", lambda a, b: a.numpy() * b.numpy(), override=True)
-register_global_func("golden.iadd", lambda a, b: int(a) + int(b), override=True)
-register_global_func("golden.imul", lambda a, b: int(a) * int(b), override=True)
-register_global_func("golden.fill", golden_fill, override=True)
-register_global_func("golden.copy_into", golden_copy_into, override=True)
-register_global_func("golden.is_none", lambda value: value is None, override=True)
-register_global_func(
-    "golden.kinds", lambda *args: tuple(encode(arg)["t"] for arg in args), override=True
-)
-register_global_func("golden.nop", lambda *args: None, override=True)
+_FUNCTIONS = {
+    "golden.add": lambda a, b: a.numpy() + b.numpy(),
+    "golden.mul": lambda a, b: a.numpy() * b.numpy(),
+    "golden.iadd": lambda a, b: int(a) + int(b),
+    "golden.imul": lambda a, b: int(a) * int(b),
+    "golden.fill": _fill,
+    "golden.copy_into": _copy_into,
+    "golden.is_none": lambda value: value is None,
+    "golden.kinds": lambda *args: tuple(encode(arg)["t"] for arg in args),
+    "golden.nop": lambda *args: None,
+}

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from relaxlab.relax.exec_builder import ExecBuilder
 from relaxlab.runtime import DataType, ShapeTuple, register_global_func
 from relaxlab.runtime.vm import VMExecutable
-from tests import golden_values
-
-assert golden_values  # it registers golden.fill
+from tests.golden_values import with_golden
 
 BUMP = "programs.bump"
 
@@ -162,4 +160,4 @@ def executables(draw) -> VMExecutable:
         )
         ib.emit_call("vm.builtin.reshape", args=[ib.r(0), ib.r(2)], dst=3)
         ib.emit_ret(ib.r(3))
-    return ib.get()
+    return with_golden(ib.get())

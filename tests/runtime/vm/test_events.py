@@ -30,7 +30,7 @@ from relaxlab.runtime.vm.observer import (
     RunFinished,
     RunStarted,
 )
-from tests.golden_values import encode, machine
+from tests.golden_values import encode, machine, with_golden
 from tests.runtime.vm.programs import executables
 
 
@@ -221,7 +221,7 @@ def test_a_nested_run_is_part_of_the_same_story():
     with ib.function("inner", num_inputs=1):
         ib.emit_call("golden.fill", args=[ib.r(0), ib.imm(3)])
         ib.emit_ret(ib.r(0))
-    vm = VirtualMachine(ib.get(), cpu())
+    vm = VirtualMachine(with_golden(ib.get()), cpu())
     vm.observer = checker = Checker(vm)
     vm["outer"](tensor(np.zeros(2, "float32")))
     inner = next(e for e in checker.events if isinstance(e, RunStarted) and e.depth == 1)

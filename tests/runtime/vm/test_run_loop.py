@@ -20,7 +20,7 @@ from relaxlab.runtime import (
 )
 from relaxlab.runtime.vm import VMExecutable
 from relaxlab.runtime.vm.bytecode import VMFuncInfo
-from tests.golden_values import machine
+from tests.golden_values import machine, with_golden
 
 DEPTH = 100_000
 
@@ -28,7 +28,7 @@ DEPTH = 100_000
 def build(write) -> VirtualMachine:
     ib = ExecBuilder()
     write(ib)
-    return VirtualMachine(ib.get(), cpu())
+    return VirtualMachine(with_golden(ib.get()), cpu())
 
 
 def countdown(ib):
@@ -220,7 +220,7 @@ def test_a_host_function_may_call_back_from_a_void_call():
 def raw(words, offsets, *, registers=1, constants=(), table=()):
     main = VMFuncInfo(1, "f", 0, len(offsets), 0, registers)
     ex = VMExecutable([main, *table], constants, {}, offsets, words)
-    return VirtualMachine(ex, cpu())["f"]
+    return VirtualMachine(with_golden(ex), cpu())["f"]
 
 
 @pytest.mark.parametrize(
