@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from relaxlab.errors import InternalError
 from relaxlab.registry import Registry
 from relaxlab.runtime.container import Array
+from relaxlab.runtime.device import Device
 from relaxlab.runtime.packed_func import get_global_func
 from relaxlab.runtime.values import as_value
 from relaxlab.runtime.vm.builtin.table import shown
@@ -30,7 +31,13 @@ MACHINE_FUNCTIONS: Final[Registry[Callable[..., Any]]] = Registry("machine funct
 
 
 class VMModule:
-    """A machine's functions by name; ``module["name"]`` or ``module.get_function("name")``."""
+    """A machine's functions by name; ``module["name"]`` or ``module.get_function("name")``.
+
+    Attributes
+    ----------
+    machine
+        The machine.
+    """
 
     kind: Final = "relax.VirtualMachine"
 
@@ -62,6 +69,17 @@ class VMModule:
         return f"VMModule({self.machine!r})"
 
 
+@MACHINE_FUNCTIONS.registered("vm_initialization")
+def vm_initialization(machine: "VirtualMachine", *args: int) -> None:
+    """Add devices: (type, id, allocator kind) each, as numbers; kind 1 is naive, 2 pooled."""
+    if len(args) % 3:
+        raise InternalError(
+            f"vm_initialization: expected a multiple of 3 arguments, got {len(args)}"
+        )
+    for number, index, kind in zip(args[::3], args[1::3], args[2::3], strict=True):
+        machine.add_device(Device.from_dlpack(number, index), kind)
+
+
 @MACHINE_FUNCTIONS.registered("invoke_closure")
 def invoke_closure(machine: "VirtualMachine", closure: Any, *args: Any) -> Any:
     """Call a closure or a host function."""
@@ -77,6 +95,11 @@ def save_function(machine: "VirtualMachine", *args: Any) -> None:
             f"got {len(args)} arguments"
         )
     name, saved_name, include_return, *values = args
+    if saved_name in MACHINE_FUNCTIONS:
+        raise ValueError(
+            f"save_function: {saved_name!r} is the name of a module function: "
+            "the saved function could never be called"
+        )
     closure = machine.require_closure(name)
     bound = tuple(machine.to_device(as_value(value)) for value in values)
     machine.store_function(saved_name, closure.bind(bound), not include_return)

@@ -36,7 +36,7 @@ from relaxlab.runtime.storage import Allocator, AllocatorKind, allocator_for
 from relaxlab.runtime.tensor import Tensor, require_cpu, tensor
 from relaxlab.runtime.values import PLAIN_TYPES, as_value
 from relaxlab.runtime.vm.builtin.table import shown
-from relaxlab.runtime.vm.executable import VMExecutable
+from relaxlab.runtime.vm.executable import MODULE_FUNCTIONS, VMExecutable
 from relaxlab.runtime.vm.frame import Closure
 from relaxlab.runtime.vm.linker import Program, link
 from relaxlab.runtime.vm.module import MACHINE_FUNCTIONS, VMModule
@@ -138,8 +138,11 @@ class VirtualMachine:
         if not isinstance(rt_mod, VMExecutable):
             raise ValueError(f"expected a VMExecutable, got {shown(rt_mod)}")
         self.executable = rt_mod
-        self.devices = _devices(device)
-        self.allocators: list[Allocator] = _allocators(self.devices, memory_cfg)
+        self.devices: list[Device] = []
+        self.allocators: list[Allocator] = []
+        devices = _devices(device)
+        for where, kind in zip(devices, _allocator_kinds(devices, memory_cfg), strict=True):
+            self.add_device(where, kind)
         constants = [self.to_device(as_value(constant)) for constant in rt_mod.constants]
         self.program: Program = link(rt_mod, constants)
         self.recursion_limit = DEFAULT_RECURSION_LIMIT
@@ -271,6 +274,15 @@ class VirtualMachine:
 
     # ---- devices ----------------------------------------------------------------------------
 
+    def add_device(self, device: Device, kind: object) -> None:
+        """Append a device with an allocator, ``"naive"`` (1) or ``"pooled"`` (2)."""
+        if kind not in _ALLOCATOR_NUMBERS:
+            raise InternalError(
+                f"unknown allocator kind {kind!r}: expected 1 (naive) or 2 (pooled)"
+            )
+        self.allocators.append(allocator_for(require_cpu(device), _ALLOCATOR_NUMBERS[kind]))
+        self.devices.append(device)
+
     @property
     def host_device(self) -> Device:
         """The device on which shapes are computed."""
@@ -373,8 +385,7 @@ class VirtualMachine:
 
     def store_function(self, saved_name: str, closure: Closure, drops_result: bool) -> None:
         """Keep a closure under a name."""
-        if saved_name not in MACHINE_FUNCTIONS:
-            self._doors[saved_name] = (closure, drops_result)
+        self._doors[saved_name] = (closure, drops_result)
 
     def store_input(self, name: str, values: list[Any]) -> None:
         """Keep the arguments of a function."""
@@ -424,6 +435,12 @@ class VirtualMachine:
         return f"VirtualMachine({', '.join(self._doors)} on {', '.join(map(str, self.devices))})"
 
 
+@MODULE_FUNCTIONS.registered("vm_load_executable")
+def vm_load_executable(executable: VMExecutable) -> VMModule:
+    """Return a machine without devices; ``module["vm_initialization"](...)`` adds them."""
+    return VirtualMachine(executable, ()).module
+
+
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
     """Seconds per call, one entry per measurement."""
@@ -467,11 +484,9 @@ def _devices(given: Device | Sequence[Device]) -> list[Device]:
     return devices
 
 
-def _allocators(devices: list[Device], config: MemoryConfig) -> list[Allocator]:
-    if config is None:
-        config = "pooled"
-    if isinstance(config, str):
-        kinds: list[object] = [config] * len(devices)
+def _allocator_kinds(devices: list[Device], config: MemoryConfig) -> list[object]:
+    if config is None or isinstance(config, str):
+        kinds: list[object] = [config or "pooled"] * len(devices)
     elif isinstance(config, Mapping):
         kinds = [config.get(device, "pooled") for device in devices]
     else:
@@ -479,10 +494,7 @@ def _allocators(devices: list[Device], config: MemoryConfig) -> list[Allocator]:
     for kind in kinds:
         if kind not in _ALLOCATOR_NUMBERS:
             raise AssertionError(f"memory_cfg: expected 'naive' or 'pooled', got {kind!r}")
-    return [
-        allocator_for(device, _ALLOCATOR_NUMBERS[kind])
-        for device, kind in zip(devices, kinds, strict=True)
-    ]
+    return kinds
 
 
 def _not_a_closure(name: str) -> InternalError:
