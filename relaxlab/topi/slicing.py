@@ -101,6 +101,8 @@ def slice_length(
     else:
         length = prim_ops.ceildiv(end - begin, stride)
     simplified: Expr = Analyzer().simplify(length)
+    if isinstance(simplified, IntImm) and simplified.value < 0:
+        return IntImm(simplified.dtype, 0)  # nothing lies between
     return simplified
 
 
