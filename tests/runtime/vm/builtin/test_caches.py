@@ -86,7 +86,7 @@ def test_wrong_rows_are_refused():
     cache = kv("create", rows(1), ShapeTuple((4, 1)), -1)
     with pytest.raises(InternalError, match=r"rows of shape \(1,\) and dtype 'float32', got"):
         kv("append", cache, np.zeros((1, 2), "float32"))
-    with pytest.raises(InternalError, match="'float32', got .*'float64'"):
+    with pytest.raises(InternalError, match=r"'float32', got .*'float64'"):
         kv("append", cache, np.zeros((1, 1)))
     with pytest.raises(InternalError, match="expected 1 rows"):
         kv("update", cache, rows(1, 2))
@@ -94,7 +94,7 @@ def test_wrong_rows_are_refused():
         kv("window_override_with_sinks", cache, rows(1, 2), 3, 2)
     with pytest.raises(InternalError, match="rows like those of the reserved shape"):
         kv("create", rows(1), ShapeTuple((4, 2)), -1)
-    with pytest.raises(TypeError, match="expected relax.vm.AttentionKVCacheLegacy, got None"):
+    with pytest.raises(TypeError, match=r"expected relax\.vm\.AttentionKVCacheLegacy, got"):
         kv("append", None, rows(1))
     with pytest.raises(ValueError, match="got 3 arguments"):
         kv("view", cache, 1, 2)
