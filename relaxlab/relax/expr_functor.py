@@ -61,7 +61,7 @@ _METHODS: dict[type, str] = {
     DataflowVar: "visit_dataflow_var_",
     ExternFunc: "visit_extern_func_",
     Function: "visit_function_",
-    GenericConst: "visit_constant_",
+    GenericConst: "visit_generic_const_",
     GlobalVar: "visit_global_var_",
     If: "visit_if_",
     Op: "visit_op_",
@@ -121,7 +121,7 @@ class ExprVisitor:
         """Visit an operator."""
         self.visit_leaf_(op)
 
-    def visit_constant_(self, op: GenericConst) -> None:
+    def visit_generic_const_(self, op: GenericConst) -> None:
         """Visit a constant."""
         self.visit_leaf_(op)
 
@@ -208,6 +208,17 @@ class ExprVisitor:
 
     def visit_var_def(self, var: Var) -> None:
         """Visit a place where a variable is defined."""
+        if isinstance(var, DataflowVar):
+            self.visit_dataflow_var_def_(var)
+        else:
+            self.visit_var_def_(var)
+
+    def visit_var_def_(self, var: Var) -> None:
+        """Visit the definition of a variable."""
+
+    def visit_dataflow_var_def_(self, var: DataflowVar) -> None:
+        """Visit the definition of a dataflow variable; as any variable unless overridden."""
+        self.visit_var_def_(var)
 
 
 class ExprMutator:
@@ -262,7 +273,7 @@ class ExprMutator:
         """Return what an operator becomes."""
         return op
 
-    def visit_constant_(self, op: GenericConst) -> Expr:
+    def visit_generic_const_(self, op: GenericConst) -> Expr:
         """Return what a constant becomes."""
         return op
 
@@ -446,6 +457,16 @@ class ExprMutator:
 
     def visit_var_def(self, var: Var) -> Var:
         """Return the variable that a definition of ``var`` defines in the new program."""
+        if isinstance(var, DataflowVar):
+            return self.visit_dataflow_var_def_(var)
+        return self.visit_var_def_(var)
+
+    def visit_dataflow_var_def_(self, var: DataflowVar) -> Var:
+        """Return what the definition of a dataflow variable defines; as any variable's."""
+        return self.visit_var_def_(var)
+
+    def visit_var_def_(self, var: Var) -> Var:
+        """Return what the definition of a variable defines: itself, unless its type changes."""
         if var.ty is None:
             return var
         ty = self.visit_ty(var.ty)
@@ -456,9 +477,37 @@ def _is(a: object, b: object) -> bool:
     return a is b
 
 
-#: TVM's names for user-defined visitors and mutators.
-PyExprVisitor = ExprVisitor
-PyExprMutator = ExprMutator
+class PyExprVisitor(ExprVisitor):
+    """A visitor under TVM's name for user-defined ones; see :func:`visitor`."""
+
+
+class PyExprMutator(ExprMutator):
+    """A mutator with the methods that TVM gives to user-defined ones; see :func:`mutator`."""
+
+    @property
+    def builder_(self) -> BlockBuilder:
+        """The builder, under TVM's name."""
+        return self.builder
+
+    def visit_expr_post_order(self, expr: Expr) -> Any:
+        """Rebuild ``expr`` from its replaced parts, whatever is overridden for its own kind."""
+        return getattr(ExprMutator, _method(expr))(self, expr)
+
+    def set_var_remap(self, old_var: Var, new_var: Var) -> None:
+        """Let ``new_var`` stand for ``old_var`` from here on."""
+        self.var_remap[old_var] = new_var
+
+    def get_var_remap(self, var: Var) -> Expr:
+        """Return what stands for a variable: itself unless it was replaced."""
+        return self.var_remap.get(var, var)
+
+    def lookup_binding(self, var: Var) -> Expr | None:
+        """Return the value that a variable of the new program is bound to."""
+        return self.builder.lookup_binding(var)
+
+    def with_type(self, var: Var, ty: Type) -> Var:
+        """Return ``var`` if it has the type, else a variable of its name that has."""
+        return var if var.ty == ty else replace(var, ty=ty)
 
 
 def visitor(cls: C) -> C:
