@@ -129,6 +129,7 @@ from relaxlab.ir.prim_ops import (
 )
 from relaxlab.tirx.buffer import BufferType, buffer_type, decl_buffer, is_buffer_var
 from relaxlab.tirx.function import PrimFunc
+from relaxlab.tirx.interp import Interpreter
 from relaxlab.tirx.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -181,6 +182,7 @@ __all__ = [
     "ForKind",
     "IfThenElse",
     "IntImm",
+    "Interpreter",
     "IterVar",
     "IterVarType",
     "Let",
