@@ -327,6 +327,10 @@ class ExprMutator:
         cond = self.visit_expr(op.cond)
         true_branch = self.visit_with_new_scope(op.true_branch)
         false_branch = self.visit_with_new_scope(op.false_branch)
+        return self.rebuild_if(op, cond, true_branch, false_branch)
+
+    def rebuild_if(self, op: If, cond: Expr, true_branch: Expr, false_branch: Expr) -> Expr:
+        """Return ``op`` with other parts that were visited already; itself if all are the same."""
         if cond is op.cond and true_branch is op.true_branch and false_branch is op.false_branch:
             return op
         if not isinstance(true_branch, SeqExpr) or not isinstance(false_branch, SeqExpr):
