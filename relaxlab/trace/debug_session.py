@@ -31,8 +31,8 @@ from relaxlab.runtime.container import Array
 from relaxlab.runtime.tensor import Tensor, tensor
 from relaxlab.runtime.vm import VirtualMachine
 from relaxlab.runtime.vm.bytecode import VMFuncInfo, VMFuncKind
+from relaxlab.runtime.vm.execution import Execution
 from relaxlab.runtime.vm.observer import MachineState, RunFailed, RunFinished, Value
-from relaxlab.runtime.vm.run_loop import Execution
 from relaxlab.trace.breakpoints import Breakpoint, Stop, Watch
 from relaxlab.trace.compact import compact_trace
 from relaxlab.trace.condition import Expression, ExpressionError

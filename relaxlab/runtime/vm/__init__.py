@@ -4,10 +4,10 @@ Counterpart: ``tvm.runtime.vm``.
 """
 
 from relaxlab.runtime.vm.executable import VMExecutable
+from relaxlab.runtime.vm.execution import Execution
 from relaxlab.runtime.vm.frame import Closure
 from relaxlab.runtime.vm.instrument import VMInstrumentReturnKind
 from relaxlab.runtime.vm.observer import Event, MachineState, Observer
-from relaxlab.runtime.vm.run_loop import Execution
 from relaxlab.runtime.vm.virtual_machine import BenchmarkResult, VirtualMachine, VMFunction
 
 __all__ = [

@@ -73,10 +73,9 @@ class Hooks:
     def entering(
         self, frame: Frame, target: LinkedFunction | PackedFunc, arguments: Sequence[Any]
     ) -> Sequence[Any] | None:
-        """Announce a call that may push a frame; return its arguments, or None to skip it."""
+        """Announce a call that will push a frame; return its arguments, or None to skip it."""
         if self._watch is not None:
-            enters = isinstance(target, LinkedFunction) or isinstance(arguments[1], Closure)
-            self._watch.call_started(frame, arguments, "vm" if enters else "packed")
+            self._watch.call_started(frame, arguments, "vm")
         if self._instrument is None:
             self._arguments = arguments
             return arguments

@@ -17,14 +17,8 @@ Traceback (most recent call last):
 relaxlab.errors.InternalError: function 'f' expects 1 arguments (x), got 0
 """
 
-import statistics
-import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
-
-import numpy as np
 
 from relaxlab.errors import InternalError
 from relaxlab.runtime.container import Array
@@ -33,15 +27,18 @@ from relaxlab.runtime.device import Device, cpu
 from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.packed_func import PackedFunc
 from relaxlab.runtime.storage import Allocator, AllocatorKind, allocator_for
-from relaxlab.runtime.tensor import Tensor, require_cpu, tensor
+from relaxlab.runtime.tensor import Tensor, require_cpu
 from relaxlab.runtime.values import PLAIN_TYPES, as_value
 from relaxlab.runtime.vm.builtin.table import shown
 from relaxlab.runtime.vm.executable import MODULE_FUNCTIONS, VMExecutable
+from relaxlab.runtime.vm.execution import Execution
 from relaxlab.runtime.vm.frame import Closure
 from relaxlab.runtime.vm.linker import Program, link
 from relaxlab.runtime.vm.module import MACHINE_FUNCTIONS, VMModule
 from relaxlab.runtime.vm.observer import Observer
-from relaxlab.runtime.vm.run_loop import Execution, new_frame, run_loop
+from relaxlab.runtime.vm.run_loop import new_frame, run_loop
+from relaxlab.runtime.vm.stateful import as_tuples, bind_inputs
+from relaxlab.runtime.vm.timing import BenchmarkResult, measure
 
 __all__ = ["BenchmarkResult", "VMFunction", "VirtualMachine"]
 
@@ -333,7 +330,7 @@ class VirtualMachine:
 
     def get_outputs(self, func_name: str) -> Any:
         """Return the stored result; Relax tuples as nested Python tuples."""
-        return _as_tuples(self.stored_output(func_name))
+        return as_tuples(self.stored_output(func_name))
 
     def set_instrument(self, instrument: PackedFunc | str | None, *args: Any) -> None:
         """Have ``instrument`` called before and after every call instruction; None removes it.
@@ -356,19 +353,7 @@ class VirtualMachine:
 
         It makes one call to warm up, then ``repeat`` measurements of ``number`` calls each.
         """
-        function = self[func_name]
-
-        def evaluate(*args: Any) -> BenchmarkResult:
-            function(*args)
-            results = []
-            for _ in range(repeat):
-                start = time.perf_counter()
-                for _ in range(number):
-                    function(*args)
-                results.append((time.perf_counter() - start) / number)
-            return BenchmarkResult(tuple(results))
-
-        return evaluate
+        return measure(self[func_name], number, repeat)
 
     # ---- what the module functions need -----------------------------------------------------
 
@@ -410,22 +395,8 @@ class VirtualMachine:
         return self._outputs[name]
 
     def _input_values(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        if not kwargs:
-            return list(map(_input_value, args))
-        names = self.require_closure(name).function.param_names
-        unknown = [key for key in kwargs if key not in names]
-        if unknown:
-            warnings.warn(
-                f"function {name!r} has no parameters {unknown}; they are ignored", stacklevel=3
-            )
-        given = {key: value for key, value in kwargs.items() if key in names}
-        if len(given) + len(args) != len(names):
-            raise AssertionError(
-                f"function {name!r} expects {len(names)} arguments ({', '.join(names)}), "
-                f"got {len(args)} by position and {len(given)} by name"
-            )
-        positional = iter(args)
-        return [_input_value(given[n] if n in given else next(positional)) for n in names]
+        names = self.require_closure(name).function.param_names if kwargs else ()
+        return bind_inputs(name, names, args, kwargs)
 
     def describe(self, _: Describer) -> ObjectValue:
         """Return what an event says about the machine as an argument."""
@@ -439,38 +410,6 @@ class VirtualMachine:
 def vm_load_executable(executable: VMExecutable) -> VMModule:
     """Return a machine without devices; ``module["vm_initialization"](...)`` adds them."""
     return VirtualMachine(executable, ()).module
-
-
-@dataclass(frozen=True, slots=True)
-class BenchmarkResult:
-    """Seconds per call, one entry per measurement."""
-
-    results: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """Arithmetic mean of the results, in seconds."""
-        return statistics.fmean(self.results)
-
-    @property
-    def median(self) -> float:
-        """Median of the results, in seconds."""
-        return statistics.median(self.results)
-
-    @property
-    def min(self) -> float:
-        """Smallest result, in seconds."""
-        return min(self.results)
-
-    @property
-    def max(self) -> float:
-        """Largest result, in seconds."""
-        return max(self.results)
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the results, in seconds."""
-        return statistics.pstdev(self.results)
 
 
 def _devices(given: Device | Sequence[Device]) -> list[Device]:
@@ -502,24 +441,3 @@ def _not_a_closure(name: str) -> InternalError:
         f"{name!r} is a packed function: it has no closure that a host could call; "
         "use get_global_func"
     )
-
-
-def _input_value(value: Any) -> Any:
-    """Convert an argument of ``set_input`` and ``save_function`` as TVM's Python layer does."""
-    if isinstance(value, Tensor | Array | Closure | str | DataType):
-        return value
-    if isinstance(value, np.ndarray | np.float16):
-        return tensor(value)
-    if isinstance(value, tuple | list):
-        return Array(map(_input_value, value))
-    if isinstance(value, int | np.integer | np.bool_):
-        return tensor(np.array(int(value), "int32"))
-    if isinstance(value, float | np.floating):
-        return tensor(np.array(value, "float32"))
-    raise TypeError(
-        f"expected a tensor, array, tuple, number or string as stored argument, got {shown(value)}"
-    )
-
-
-def _as_tuples(value: Any) -> Any:
-    return tuple(map(_as_tuples, value)) if isinstance(value, Array) else value
