@@ -149,6 +149,9 @@ class BindingBlock(Node):
     def __post_init__(self) -> None:
         object.__setattr__(self, "bindings", tuple(self.bindings))
 
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.bindings))
+
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class DataflowBlock(BindingBlock):

@@ -26,7 +26,7 @@ from relaxlab.relax.call_type import derive_call_ret_type
 from relaxlab.relax.expr import ExternFunc
 from relaxlab.relax.literals import convert_to_expr
 from relaxlab.relax.op.declare import InferenceContext, declare
-from relaxlab.relax.op.inference import attributes, type_of
+from relaxlab.relax.op.inference import attributes, op_name, type_of
 from relaxlab.relax.shape import ShapeExpr
 from relaxlab.relax.type import TensorType, infer_by_ty_args
 from relaxlab.relax.type_relations import is_base_of
@@ -49,9 +49,9 @@ Types = Type | Sequence[Type] | None
 # --- arguments ----------------------------------------------------------------------------------
 
 
-def to_argument_tuple(args: Any) -> Tuple:
+def to_argument_tuple(args: Any) -> Expr:
     """Return the arguments of a call as one tuple; a single expression becomes a tuple of one."""
-    if isinstance(args, Tuple):
+    if isinstance(args, Expr) and isinstance(args.ty, TupleType):
         return args
     if isinstance(args, tuple | list):
         return Tuple(tuple(convert_to_expr(arg) for arg in args))
@@ -79,6 +79,15 @@ def _output_type(name: str, out_ty: Type | Sequence[Type]) -> Type:
     return outputs[0] if len(outputs) == 1 else TupleType(outputs)
 
 
+def _kernel(gvar: Any) -> Expr:
+    if isinstance(gvar, GlobalVar):
+        return gvar
+    raise InternalError(
+        "R.call_tir expects the first argument to be a GlobalVar referring to a TIR PrimFunc. "
+        f"However, the argument {gvar!r} instead has type {type(gvar).__name__}"
+    )
+
+
 def _callee(func: str | Expr) -> Expr:
     return ExternFunc(func) if isinstance(func, str) else func
 
@@ -87,18 +96,12 @@ def _callee(func: str | Expr) -> Expr:
 
 
 def _infer_call_tir(call: Call, ctx: InferenceContext) -> Type:
-    name = _op_label(call)
-    callee = call.args[0]
-    if not isinstance(callee, GlobalVar):
-        raise InternalError(
-            f"{name} expects the first argument to be a GlobalVar referring to a TIR PrimFunc. "
-            f"However, the argument {callee} instead has type {type(callee).__name__}"
-        )
+    callee = _kernel(call.args[0])
     # a callee of a module still under construction may not have its type yet
     if callee.ty is not None and not isinstance(callee.ty, FuncType):
         raise InternalError(
-            f"Operation {name} expects the first argument to be a TIR callee.  However, the "
-            f"first argument {callee} has type {callee.ty!r}"
+            f"Operation {op_name(call)} expects the first argument to be a TIR callee.  However, "
+            f"the first argument {callee} has type {callee.ty!r}"
         )
     return _only_type(call)
 
@@ -220,7 +223,10 @@ def call_tir(gvar: GlobalVar, args: Any, out_ty: Type | Sequence[Type]) -> Call:
         Its value is the output, or a tuple of the outputs.
     """
     return Call(
-        _CALL_TIR, (gvar, to_argument_tuple(args)), None, (_output_type("call_tir", out_ty),)
+        _CALL_TIR,
+        (_kernel(gvar), to_argument_tuple(args)),
+        None,
+        (_output_type("call_tir", out_ty),),
     )
 
 
@@ -297,7 +303,7 @@ def call_tir_inplace(
     """
     return Call(
         _CALL_TIR_INPLACE,
-        (gvar, to_argument_tuple(args)),
+        (_kernel(gvar), to_argument_tuple(args)),
         Attrs({"inplace_indices": _to_indices(inplace_indices)}),
         (_output_type("call_tir_inplace", out_ty),),
     )
@@ -325,7 +331,7 @@ def call_tir_with_grad(
     attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": dict(te_grad_kwargs or {})}
     return Call(
         _CALL_TIR_WITH_GRAD,
-        (gvar, to_argument_tuple(args)),
+        (_kernel(gvar), to_argument_tuple(args)),
         Attrs(attrs),
         (_output_type("call_tir_with_grad", out_ty),),
     )

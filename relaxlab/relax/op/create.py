@@ -10,11 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relaxlab.errors import InternalError
 from relaxlab.ir.expr import Call, Expr
 from relaxlab.ir.prim import Cast, FloatImm, IntImm
 from relaxlab.ir.prim_ops import ceil
 from relaxlab.ir.type import PrimType, Type
-from relaxlab.relax.literals import prim_value, to_shape
+from relaxlab.relax.literals import convert_to_expr, to_shape
 from relaxlab.relax.op.datatype import to_dtype
 from relaxlab.relax.op.declare import InferenceContext, call_op, declare
 from relaxlab.relax.op.inference import (
@@ -87,7 +88,7 @@ def full(shape: _Shape, fill_value: Expr, dtype: _Dtype | None = None) -> Call:
     dtype
         Element type; that of ``fill_value`` when None.
     """
-    return call_op(_FULL, to_shape(shape), fill_value, dtype=to_dtype(dtype))
+    return call_op(_FULL, to_shape(shape), convert_to_expr(fill_value), dtype=to_dtype(dtype))
 
 
 def _infer_full_like(call: Call, ctx: InferenceContext) -> Type:
@@ -155,7 +156,7 @@ def _number(value: Expr) -> int | float | None:
 def _infer_arange(call: Call, ctx: InferenceContext) -> Type:
     for name, arg in zip(("start", "end", "step"), call.args, strict=True):
         if not isinstance(arg.ty, PrimType):
-            raise TypeError(
+            raise InternalError(
                 f"The argument `{name}` of relax.arange is expected to be a PrimExpr, but got "
                 f"{arg} of type {arg.ty!r}"
             )
@@ -197,10 +198,11 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: _Dtype | None = No
     """
     if end is None:
         start, end = 0, start
-    args = [prim_value(value) for value in (start, end, step)]
+    args = [convert_to_expr(value) for value in (start, end, step)]
     element = to_dtype(dtype)
     if element is None:
-        element = _INT64 if all(arg.dtype.is_int for arg in args) else _FLOAT32
+        integers = all(isinstance(a.ty, PrimType) and a.ty.dtype.is_int for a in args)
+        element = _INT64 if integers else _FLOAT32
     return call_op(_ARANGE, *args, dtype=element)
 
 
@@ -221,7 +223,7 @@ def _triangle(name: str, summary: str) -> Callable[..., Call]:
     op = declare(name, ("x", "k"), _infer_triangle)
 
     def build(x: Expr, k: Any = 0) -> Call:
-        return call_op(op, x, prim_value(k))
+        return call_op(op, x, convert_to_expr(k))
 
     build.__name__ = build.__qualname__ = name
     build.__doc__ = f"{summary} the ``k``-th diagonal of the last two axes; the rest is 0."

@@ -24,6 +24,7 @@ from relaxlab.relax.op.inference import (
     attributes,
     dims_of,
     dtype_name,
+    known_dims,
     normalize_axes,
     normalize_axis,
     op_name,
@@ -138,7 +139,7 @@ def _infer_strided_slice(call: Call, ctx: InferenceContext) -> Type:
         axes = normalize_axes(op_name(call), values["axes"], ty.ndim)
         if not axes:
             return ty
-        dims = dims_of(ty)
+        dims = known_dims(ty)
         if dims is not None and len(values) == len(given):
             sliced = list(dims)
             strides = values.get("strides", (_ONE,) * len(axes))

@@ -35,13 +35,16 @@ __all__ = [
     "broadcast_vdevice",
     "dims_of",
     "dtype_name",
+    "known_dims",
     "normalize_axes",
     "normalize_axis",
     "op_name",
+    "operand_shape",
     "require_float",
     "shape_argument",
     "tensor_argument",
     "tensor_tuple",
+    "tuple_fields",
     "type_of",
     "with_dtype",
 ]
@@ -118,13 +121,19 @@ def shape_argument(call: Call, index: int, message: str) -> ShapeType:
 
 
 def dims_of(ty: TensorType) -> Shape:
-    """Return the dimensions of a tensor, also through a shape variable whose values are known."""
+    """Return the dimensions of a tensor when its shape is written out."""
+    return ty.shape.values if isinstance(ty.shape, ShapeExpr) else None
+
+
+def known_dims(ty: TensorType) -> Shape:
+    """Return the dimensions of a tensor, also through a variable that stands for its shape.
+
+    Checks look that far. Results mostly do not, as in TVM, where :func:`dims_of` decides.
+    """
     shape = ty.shape
-    if isinstance(shape, ShapeExpr):
-        return shape.values
     if isinstance(shape, Var) and isinstance(shape.ty, ShapeType):
         return shape.ty.values
-    return None
+    return dims_of(ty)
 
 
 def require_float(what: str, dtype: DataType | None, given: str = "input") -> None:
@@ -204,9 +213,9 @@ def broadcast_shapes(
 def operand_shape(expr: Expr) -> tuple[Shape, int]:
     """Return (dimensions, rank) of a broadcast operand; a scalar acts as one element."""
     ty = type_of(expr)
-    if isinstance(ty, TensorType):
-        return dims_of(ty), ty.ndim
-    return (_ONE,), 1
+    if not isinstance(ty, TensorType):
+        return (_ONE,), 1
+    return known_dims(ty), ty.ndim
 
 
 def binary_dtype(call: Call, lhs: Expr, rhs: Expr) -> DataType | None:

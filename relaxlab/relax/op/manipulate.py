@@ -21,6 +21,7 @@ from relaxlab.relax.op.declare import InferenceContext, call_op, declare
 from relaxlab.relax.op.inference import (
     attributes,
     dims_of,
+    known_dims,
     normalize_axes,
     op_name,
     shape_argument,
@@ -84,7 +85,7 @@ def _infer_broadcast_to(call: Call, ctx: InferenceContext) -> Type:
             f"input tensor's. However, the given tensor has ndim {ty.ndim} while the target shape "
             f"has ndim {target.ndim}"
         )
-    dims, wanted = dims_of(ty), target.values
+    dims, wanted = known_dims(ty), target.values
     if dims is not None and wanted is not None:
         for back in range(1, len(dims) + 1):
             if not _is_one(dims[-back]) and _differ(dims[-back], wanted[-back]):
@@ -127,7 +128,7 @@ def _check_collapse(
 def _infer_collapse_sum_to(call: Call, ctx: InferenceContext) -> Type:
     ty = tensor_argument(call, 0)
     target = shape_argument(call, 1, "collapse_sum_to requires the input new shape to be Shape")
-    dims = dims_of(ty)
+    dims = known_dims(ty)
     if dims is not None and target.values is not None:
         _check_collapse(op_name(call), dims, target.values, ctx)
     return TensorType(call.args[1], ty.dtype, ty.vdevice)
@@ -135,7 +136,7 @@ def _infer_collapse_sum_to(call: Call, ctx: InferenceContext) -> Type:
 
 def _infer_collapse_sum_like(call: Call, ctx: InferenceContext) -> Type:
     ty, target = tensor_argument(call, 0), tensor_argument(call, 1)
-    dims, wanted = dims_of(ty), dims_of(target)
+    dims, wanted = known_dims(ty), known_dims(target)
     if dims is not None and wanted is not None:
         _check_collapse(op_name(call), dims, wanted, ctx)
     if target.shape is None:
@@ -187,8 +188,9 @@ _PERMUTE_DIMS = declare("permute_dims", ("x",), _infer_permute_dims, attributes=
 
 def permute_dims(x: Expr, axes: Sequence[int] | None = None) -> Call:
     """Reorder axes; None reverses them."""
-    order = None if axes is None else tuple(int(axis) for axis in axes)
-    return call_op(_PERMUTE_DIMS, x, axes=order)
+    if isinstance(axes, int):
+        raise TypeError(f"permute_dims needs a list of axes, got {axes}")
+    return call_op(_PERMUTE_DIMS, x, axes=to_axes(axes))
 
 
 def _infer_expand_dims(call: Call, ctx: InferenceContext) -> Type:
@@ -228,6 +230,7 @@ def _infer_squeeze(call: Call, ctx: InferenceContext) -> Type:
             return _shapeless(ty, -1)
         return _shaped(ty, [dim for dim in dims if not _is_one(dim)])
     gone = normalize_axes(op_name(call), axes, ty.ndim)
+    dims = known_dims(ty)
     if dims is None:
         return _shapeless(ty, ty.ndim - len(gone))
     # a listed axis of a static length other than 1 stays; a symbolic one is taken to be 1
@@ -276,7 +279,7 @@ def _infer_repeat(call: Call, ctx: InferenceContext) -> Type:
     if axis is None:
         if dims is None:
             return _shapeless(ty, 1)
-        return _shaped(ty, [ctx.analyzer.simplify(element_count(dims, ctx) * repeats)])
+        return _shaped(ty, [ctx.analyzer.simplify(element_count(dims) * repeats)])
     if ty.ndim != -1 and not -ty.ndim <= axis < ty.ndim:
         raise ValueError(
             "Repeat requires the input axis belongs range [-data.ty.ndim, data.ty.ndim - 1]. "

@@ -52,7 +52,7 @@ def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str = "global") -
     return call_op(
         _HINT_ON_DEVICE,
         data,
-        device_type=place.dlpack_device_type,
+        device_type=place.dlpack_device_type(),
         index=place.index,
         memory_scope=memory_scope,
     )

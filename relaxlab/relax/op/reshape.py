@@ -21,7 +21,13 @@ from relaxlab.ir.sym import Analyzer
 from relaxlab.ir.type import PrimType, Type
 from relaxlab.relax.literals import to_shape
 from relaxlab.relax.op.declare import InferenceContext, call_op, declare
-from relaxlab.relax.op.inference import dims_of, shape_argument, tensor_argument, type_of
+from relaxlab.relax.op.inference import (
+    dims_of,
+    known_dims,
+    shape_argument,
+    tensor_argument,
+    type_of,
+)
 from relaxlab.relax.op.statistical import element_count
 from relaxlab.relax.shape import ShapeExpr
 from relaxlab.relax.type import TensorType
@@ -35,13 +41,13 @@ _ONE = IntImm(DataType("int64"), 1)
 def _infer_reshape(call: Call, ctx: InferenceContext) -> Type:
     ty = tensor_argument(call, 0)
     target = shape_argument(call, 1, "Reshape requires the input new shape to be Shape")
-    old, new = dims_of(ty), target.values
+    old, new = known_dims(ty), target.values
     if old is not None and new is not None:
-        before, after = element_count(old, ctx), element_count(new, ctx)
+        before, after = (ctx.analyzer.simplify(element_count(d)) for d in (old, new))
         if isinstance(before, IntImm) and isinstance(after, IntImm) and int(before) != int(after):
             raise ValueError(
                 "Reshape expects the new shape to be convertible from the old shape. However, the "
-                f"old shape is {ShapeExpr(old)}, with product {before}, while the new shape is "
+                f"old shape is {ty.shape}, with product {before}, while the new shape is "
                 f"{ShapeExpr(new)}, with product {after}"
             )
     # dimensions say more than a variable that stands for them
@@ -120,7 +126,7 @@ def _resolved(x: Expr, dims: list[Expr | int]) -> tuple[Expr | int, ...]:
 
 def _known_dims(x: Expr) -> tuple[Expr, ...]:
     ty = type_of(x)
-    dims = dims_of(ty) if isinstance(ty, TensorType) else None
+    dims = known_dims(ty) if isinstance(ty, TensorType) else None
     if dims is None:
         raise InternalError(
             "Reshape expects the input tensor to have known shape when there is some dimension "
@@ -151,7 +157,7 @@ def _infer_flatten(call: Call, ctx: InferenceContext) -> Type:
     dims = dims_of(ty)
     if dims is None:
         return TensorType(None, ty.dtype, ty.vdevice, 1)
-    return TensorType(ShapeExpr((element_count(dims, ctx),)), ty.dtype, ty.vdevice)
+    return TensorType(ShapeExpr((element_count(dims),)), ty.dtype, ty.vdevice)
 
 
 _FLATTEN = declare("flatten", ("x",), _infer_flatten)

@@ -67,15 +67,14 @@ def reduced_type(
     else:
         gone = normalize_axes(op_name(call), axes, ty.ndim)
     dims = dims_of(ty)
-    if dims is None and len(gone) < ty.ndim:
+    if dims is None and axes is not None:
         return TensorType(None, dtype, ty.vdevice, ty.ndim if keepdims else ty.ndim - len(gone))
     left: list[Expr] = []
     for i in range(ty.ndim):
-        if i not in gone:
-            assert dims is not None
+        if i in gone:
+            left.extend([_ONE] if keepdims else [])
+        elif dims is not None:
             left.append(dims[i])
-        elif keepdims:
-            left.append(_ONE)
     return TensorType(ShapeExpr(tuple(left)), dtype, ty.vdevice)
 
 
@@ -136,15 +135,15 @@ def _infer_scan(call: Call, ctx: InferenceContext) -> Type:
     dims = dims_of(ty)
     if dims is None:
         return TensorType(None, out.dtype, ty.vdevice, 1)
-    return TensorType(ShapeExpr((element_count(dims, ctx),)), out.dtype, ty.vdevice)
+    return TensorType(ShapeExpr((element_count(dims),)), out.dtype, ty.vdevice)
 
 
-def element_count(dims: Sequence[Expr], ctx: InferenceContext) -> Expr:
-    """Return the product of dimensions, simplified."""
+def element_count(dims: Sequence[Expr]) -> Expr:
+    """Return the product of dimensions, multiplied in order."""
     count: Expr = _ONE
     for dim in dims:
         count = count * dim
-    return ctx.analyzer.simplify(count)
+    return count
 
 
 def _scan(name: str, summary: str) -> Reduction:

@@ -14,9 +14,10 @@ Examples
 from collections.abc import Callable
 from typing import Any
 
+from relaxlab.errors import InternalError
 from relaxlab.ir.expr import Call, Expr
 from relaxlab.ir.type import PrimType, Type
-from relaxlab.relax.literals import prim_value
+from relaxlab.relax.literals import convert_to_expr
 from relaxlab.relax.op.declare import InferenceContext, InferType, call_op, declare
 from relaxlab.relax.op.inference import (
     op_name,
@@ -132,7 +133,7 @@ def _infer_clip(call: Call, ctx: InferenceContext) -> Type:
     ty = tensor_argument(call, 0)
     for name, bound in zip(("min", "max"), call.args[1:], strict=True):
         if not isinstance(bound.ty, PrimType):
-            raise TypeError(
+            raise InternalError(
                 f"The argument `{name}` of relax.clip is expected to be a PrimExpr, but got "
                 f"{bound} of type {bound.ty!r}"
             )
@@ -152,4 +153,4 @@ def clip(x: Expr, min: Any, max: Any) -> Call:
     min, max
         Numbers or scalar expressions.
     """
-    return call_op(_CLIP, x, prim_value(min), prim_value(max))
+    return call_op(_CLIP, x, convert_to_expr(min), convert_to_expr(max))

@@ -85,8 +85,8 @@ def _check_bounds(call: Call, data: TensorType, result: TensorType, ctx: Inferen
     old, new = dims_of(data), dims_of(result)
     if old is None or new is None or data.dtype is None or result.dtype is None:
         return
-    have = ctx.analyzer.simplify(element_count(old, ctx) * data.dtype.itemsize)
-    needed = ctx.analyzer.simplify(offset + element_count(new, ctx) * result.dtype.itemsize)
+    have = ctx.analyzer.simplify(element_count(old) * data.dtype.itemsize)
+    needed = ctx.analyzer.simplify(offset + element_count(new) * result.dtype.itemsize)
     if ctx.analyzer.can_prove(needed > have):
         raise ValueError(
             "Views into an array must not exceed the bounds of the array being viewed.  However, "

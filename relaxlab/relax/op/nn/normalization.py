@@ -17,8 +17,8 @@ from relaxlab.ir.type import TupleType, Type
 from relaxlab.relax.op.declare import InferenceContext, call_op, declare
 from relaxlab.relax.op.inference import (
     attributes,
-    dims_of,
     dtype_name,
+    known_dims,
     normalize_axes,
     op_name,
     require_float,
@@ -59,13 +59,10 @@ def infer_normalization(call: Call, ctx: InferenceContext, names: Sequence[str])
                 f"input axes. However, the given one has ndim {param.ndim}, which is other than "
                 f"the length of axes {len(axes)}"
             )
-    dims = dims_of(data)
-    if dims is None:
-        return data
-    lengths = [dims[axis] for axis in axes]
-    shapes = [dims_of(param) for param in params]
-    known: list[Sequence[Expr]] = [lengths, *(shape for shape in shapes if shape is not None)]
-    provable = len(known) == len(shapes) + 1
+    dims = known_dims(data)
+    known: list[Sequence[Expr]] = [] if dims is None else [[dims[axis] for axis in axes]]
+    known.extend(shape for shape in map(known_dims, params) if shape is not None)
+    provable = True
     for other in known[1:]:
         for a, b in zip(known[0], other, strict=True):
             if dims_equal(a, b, ctx.analyzer):
