@@ -174,15 +174,19 @@ class _Creator:
     def _buffer(self, tensor: Tensor, name: str) -> Var:
         """Make the buffer of a tensor: a parameter's, or one that the root block owns."""
         listed = any(p is tensor for p in self.listed)
-        declared = self.declared.get(tensor) if listed else None
+        declared = self.declared.get(tensor)
         if declared is None:
             dims = tuple(self._index(dim) for dim in tensor.shape)
             declared = decl_buffer(dims, tensor.dtype, name)
-        elif self.index_dtype is not None:
+        else:
             ty = buffer_type(declared)
             dims = tuple(self._index(dim) for dim in ty.shape)
-            if any(a is not b for a, b in zip(dims, ty.shape, strict=True)):
-                declared = Var(declared.name, replace(ty, shape=dims))
+            # memory of our own begins at its beginning
+            offset = ty.elem_offset if listed else None
+            if offset is not ty.elem_offset or any(
+                a is not b for a, b in zip(dims, ty.shape, strict=True)
+            ):
+                declared = Var(declared.name, replace(ty, shape=dims, elem_offset=offset))
         self.buffers[tensor] = declared
         if not listed:
             self.owned.append(declared)

@@ -83,7 +83,14 @@ from relaxlab.topi.matmul import matmul, outer
 from relaxlab.topi.reduction import all, any, argmax, argmin, collapse_sum, max, min, prod, sum
 from relaxlab.topi.scan import cumprod, cumsum
 from relaxlab.topi.searchsorted import searchsorted
-from relaxlab.topi.slicing import slice_length, strided_slice, take
+from relaxlab.topi.slicing import (
+    dynamic_slice_shape,
+    dynamic_strided_slice,
+    gather,
+    slice_length,
+    strided_slice,
+    take,
+)
 from relaxlab.topi.sort import argsort, sort, topk
 from relaxlab.topi.transform import (
     concatenate,
@@ -130,6 +137,8 @@ __all__ = [
     "cumprod",
     "cumsum",
     "divide",
+    "dynamic_slice_shape",
+    "dynamic_strided_slice",
     "equal",
     "erf",
     "exp",
@@ -141,6 +150,7 @@ __all__ = [
     "floor_mod",
     "full",
     "full_like",
+    "gather",
     "greater",
     "greater_equal",
     "identity",

@@ -13,6 +13,7 @@ Examples
 from collections.abc import Sequence
 from typing import Any
 
+from relaxlab import te
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Expr, Var
 from relaxlab.ir.prim import IntImm
@@ -20,7 +21,14 @@ from relaxlab.ir.sym import Analyzer
 from relaxlab.te import Tensor
 from relaxlab.topi.indices import compute_ax, normalize_axis, product, static_extent, unravel_index
 
-__all__ = ["slice_length", "strided_slice", "take"]
+__all__ = [
+    "dynamic_slice_shape",
+    "dynamic_strided_slice",
+    "gather",
+    "slice_length",
+    "strided_slice",
+    "take",
+]
 
 
 def take(
@@ -158,3 +166,79 @@ def _literal_stride(stride: Expr | int) -> int:
     if not isinstance(stride, int) or stride == 0:
         raise ValueError(f"strided_slice: a stride must be a literal other than 0, got {stride!r}")
     return stride
+
+
+def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
+    """Pick, at every place of ``indices``, the element that it names on one axis."""
+    place = normalize_axis(axis, data.ndim)
+    return compute_ax(
+        indices.shape,
+        lambda *i: data(*i[:place], indices(*i), *i[place + 1 :]),
+        "T_gather",
+        "injective",
+    )
+
+
+def dynamic_strided_slice(
+    data: Tensor, begin: Tensor, end: Tensor, strides: Tensor, output_shape: Sequence[Expr]
+) -> Tensor:
+    """Slice every axis, with bounds that only the running program knows.
+
+    Parameters
+    ----------
+    data
+        What is sliced.
+    begin, end, strides
+        int64 vectors with one element per axis.
+    output_shape
+        Extents of the result, which :func:`dynamic_slice_shape` computes.
+    """
+
+    def place(axis: int, index: Expr) -> Expr:
+        extent, stride = data.shape[axis], strides(axis)
+        backwards = prim_ops.less(stride, 0)
+        first = begin(axis)
+        first = prim_ops.if_then_else(prim_ops.less(first, 0), first + extent, first)
+        low = prim_ops.if_then_else(
+            backwards, prim_ops.const(-1, extent.dtype), prim_ops.const(0, extent.dtype)
+        )
+        high = prim_ops.if_then_else(backwards, extent - 1, extent)
+        start: Expr = prim_ops.min(prim_ops.max(first, low), high) + index * stride
+        return start
+
+    return compute_ax(
+        output_shape,
+        lambda *i: data(*(place(axis, index) for axis, index in enumerate(i))),
+        "T_strided_slice_dynamic",
+        "injective",
+    )
+
+
+def dynamic_slice_shape(data: Tensor, begin: Tensor, end: Tensor, strides: Tensor) -> Tensor:
+    """Return the extents of :func:`dynamic_strided_slice` as an int64 vector."""
+
+    def body(i: Expr) -> Expr:
+        stride = strides(i)
+        backwards = prim_ops.less(stride, 0)
+        extent = prim_ops.const(-1, "int64")
+        for axis, dim in enumerate(data.shape):
+            extent = prim_ops.select(prim_ops.equal(i, axis), dim, extent)
+
+        def inside(bound: Expr) -> Expr:
+            counted = prim_ops.select(prim_ops.less(bound, 0), bound + extent, bound)
+            low = prim_ops.select(
+                backwards, prim_ops.const(-1, "int64"), prim_ops.const(0, "int64")
+            )
+            high = prim_ops.select(backwards, extent - 1, extent)
+            return prim_ops.min(prim_ops.max(counted, low), high)
+
+        first, last = inside(begin(i)), inside(end(i))
+        return prim_ops.select(
+            backwards,
+            prim_ops.ceildiv(first - last, prim_ops.negative(stride)),
+            prim_ops.ceildiv(last - first, stride),
+        )
+
+    count = prim_ops.const(data.ndim, "int64")
+    result: Tensor = te.compute((count,), body, name="T_shape_func_strided_slice_dynamic")
+    return result

@@ -10,10 +10,12 @@ True
 """
 
 from relaxlab import topi
-from relaxlab.ir.expr import Call, Expr, Tuple
+from relaxlab.ir.expr import Call, Expr, Tuple, Var
 from relaxlab.ir.prim import IntImm
+from relaxlab.relax import op
 from relaxlab.relax.block_builder import BlockBuilder
 from relaxlab.relax.transform.legalize_ops.registration import attrs_of, register_legalize
+from relaxlab.relax.type import ShapeType, TensorType
 
 __all__: list[str] = []
 
@@ -47,4 +49,22 @@ def _strided_slice(bb: BlockBuilder, call: Call) -> Expr:
         [int(a) for a in axes],  # type: ignore[call-overload]  # literals
         attrs_of(call).assume_inbound,
         primfunc_name_hint="strided_slice",
+    )
+
+
+@register_legalize("dynamic_strided_slice")
+def _dynamic_strided_slice(bb: BlockBuilder, call: Call) -> Expr:
+    ty = call.args[0].ty
+    assert isinstance(ty, TensorType)
+    extents = bb.emit(
+        bb.call_te(topi.dynamic_slice_shape, *call.args, primfunc_name_hint="shape_func")
+    )
+    shape = bb.emit(op.tensor_to_shape(extents))
+    dims = [Var("s", "int64") for _ in range(ty.ndim)]
+    bb.match_cast(shape, ShapeType(dims))
+    return bb.call_te(
+        topi.dynamic_strided_slice,
+        *call.args,
+        dims,
+        primfunc_name_hint="dynamic_strided_slice",
     )

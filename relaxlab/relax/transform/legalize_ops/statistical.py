@@ -15,6 +15,7 @@ from typing import Any
 
 from relaxlab import topi
 from relaxlab.ir.expr import Call, Expr
+from relaxlab.ir.prim_ops import const
 from relaxlab.relax.block_builder import BlockBuilder
 from relaxlab.relax.transform.legalize_ops.registration import (
     LegalizeFunc,
@@ -22,7 +23,7 @@ from relaxlab.relax.transform.legalize_ops.registration import (
     register_legalize,
 )
 from relaxlab.te import Tensor
-from relaxlab.topi.indices import normalize_axes, product
+from relaxlab.topi.indices import normalize_axes, normalize_axis, product
 
 __all__: list[str] = []
 
@@ -50,6 +51,36 @@ def std(x: Tensor, axis: _Axes, keepdims: bool) -> Tensor:
     return topi.sqrt(squared)
 
 
+def median(x: Tensor, axis: _Axes, keepdims: bool) -> Any:
+    """Return the middle one of the sorted values (of two middle ones the smaller).
+
+    Over one axis also its position; over several axes, or all, the value alone.
+    """
+    axes = normalize_axes(axis, x.ndim)
+    if axis is not None and len(axes) == 1:
+        return _median_along(x, axes[0], keepdims)
+    kept = [a for a in range(x.ndim) if a not in axes]
+    length = product([x.shape[a] for a in axes])
+    if kept:
+        x = topi.transpose(x, [*kept, *axes])
+    shape = [x.shape[i] for i in range(len(kept))]
+    value, _ = _median_along(topi.reshape(x, (*shape, length)), -1, keepdims=False)
+    return topi.expand_dims(value, list(axes)) if keepdims and axes else value
+
+
+def _median_along(x: Tensor, axis: int, keepdims: bool) -> list[Tensor]:
+    place = normalize_axis(axis, x.ndim)
+    middle = (x.shape[place] - 1) // 2
+    dims = [const(1, d.dtype) if a == place else d for a, d in enumerate(x.shape)]
+    at = topi.full(dims, "int64", middle)
+    order = topi.argsort(x, axis, True, "int64")
+    found = [
+        topi.gather(topi.gather(x, place, order), place, at),
+        topi.gather(order, place, at),
+    ]
+    return found if keepdims else [topi.squeeze(t, [place]) for t in found]
+
+
 def _reduction(te_func: Callable[..., Any], name: str) -> LegalizeFunc:
     def legalize(bb: BlockBuilder, call: Call) -> Expr:
         attrs = attrs_of(call)
@@ -63,6 +94,7 @@ def _reduction(te_func: Callable[..., Any], name: str) -> LegalizeFunc:
 _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "max": topi.max,
     "mean": mean,
+    "median": median,
     "min": topi.min,
     "prod": topi.prod,
     "std": std,
