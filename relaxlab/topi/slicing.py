@@ -197,7 +197,7 @@ def dynamic_strided_slice(
     def place(axis: int, index: Expr) -> Expr:
         extent, stride = data.shape[axis], strides(axis)
         backwards = prim_ops.less(stride, 0)
-        first = begin(axis)
+        first: Expr = begin(axis)
         first = prim_ops.if_then_else(prim_ops.less(first, 0), first + extent, first)
         low = prim_ops.if_then_else(
             backwards, prim_ops.const(-1, extent.dtype), prim_ops.const(0, extent.dtype)
