@@ -112,8 +112,8 @@ def computable_at_compile_time(func: Function) -> list[Var]:
 def remove_all_unused(func: Function) -> Function:
     """Drop the bindings whose variables nobody uses and whose values have no effect.
 
-    A match_cast stays when a symbolic variable that it defines is used. The same function comes
-    back when everything is used.
+    A match_cast stays, used or not: it is a check that may fail. The same function comes back when
+    everything is used.
     """
     body = _Sweeper().sequence(func.body, set(tir_vars_in_type(func.ret_ty)))
     return func if body is func.body else replace(func, body=body)
@@ -150,11 +150,9 @@ class _Sweeper:
         return block if same else type(block)(tuple(kept), span=block.span)
 
     def is_needed(self, binding: VarBinding | MatchCast, needed: set[Var]) -> bool:
-        if binding.var in needed or contains_impure_call(binding.value):
+        if binding.var in needed or isinstance(binding, MatchCast):
             return True
-        return isinstance(binding, MatchCast) and any(
-            var in needed for var in definable_tir_vars_in_type(binding.ty)
-        )
+        return contains_impure_call(binding.value)
 
     def binding(self, binding: VarBinding | MatchCast, needed: set[Var]) -> Binding:
         needed.update(tir_vars_in_type(binding.var.ty))
