@@ -43,8 +43,9 @@ def alloc_storage(
     return call_op(
         _ALLOC_STORAGE,
         to_shape(size),
-        to_dtype_expr(dtype),
+        # not in the order of the declared names: TVM's operator is called so
         convert_to_expr(runtime_device_index),
+        to_dtype_expr(dtype),
         convert_to_expr(storage_scope),
     )
 

@@ -1,0 +1,62 @@
+"""``I``: what a module is written with.
+
+::
+
+    from relaxlab.script import ir as I
+
+Counterpart: ``tvm.script.ir``.
+
+Examples
+--------
+>>> vdevice("llvm").vdevice_id
+0
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from relaxlab.ir.expr import GlobalVar
+from relaxlab.ir.global_info import DummyGlobalInfo, VDevice
+from relaxlab.ir.target import Target
+from relaxlab.script.parser.decorator import ModuleDecorator
+from relaxlab.script.parser.entry import parse_module
+
+__all__ = [
+    "GlobalVar",
+    "dummy_global_info",
+    "ir_module",
+    "module_attrs",
+    "module_global_infos",
+    "vdevice",
+]
+
+#: ``@I.ir_module`` and ``@I.ir_module(check_well_formed=False)``: make a module from a class.
+ir_module = ModuleDecorator("I.ir_module", parse_module)
+
+
+def module_attrs(attrs: Mapping[str, Any]) -> None:
+    """Set attributes of the module; a statement of its class."""
+
+
+def module_global_infos(infos: Mapping[str, Any]) -> None:
+    """Set what the module knows besides its functions; a statement of its class."""
+
+
+def vdevice(target: Any = None, vdevice_id: int = 0, memory_scope: str = "global") -> VDevice:
+    """Return a virtual device.
+
+    Parameters
+    ----------
+    target
+        A kind such as ``"llvm"``, a dictionary of a target's fields, or a target.
+    """
+    if isinstance(target, Mapping):
+        # what printed programs say, without the fields that follow from the kind
+        fields = {k: v for k, v in target.items() if k not in ("keys", "tag")}
+        target = Target(fields)
+    return VDevice(Target(target), vdevice_id, memory_scope)
+
+
+def dummy_global_info() -> DummyGlobalInfo:
+    """Return an entry without content."""
+    return DummyGlobalInfo()
