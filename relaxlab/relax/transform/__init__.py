@@ -1,0 +1,74 @@
+"""Passes over Relax programs, one to a file.
+
+Counterpart: ``tvm.relax.transform``. A pass is called on a module and returns another one, or the
+same when there was nothing to do.
+
+Examples
+--------
+>>> from relaxlab.ir import IRModule
+>>> mod = IRModule()
+>>> ToNonDataflow()(mod) is mod
+True
+"""
+
+from relaxlab.ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential, module_pass
+from relaxlab.relax.transform.attach_global_symbol import AttachGlobalSymbol
+from relaxlab.relax.transform.bind_params import BindParams
+from relaxlab.relax.transform.call_tir_rewrite import CallTIRRewrite
+from relaxlab.relax.transform.canonicalize_bindings import (
+    CanonicalizeBindings,
+    CanonicalizeRelaxBindings,
+    CanonicalizeTIRVariables,
+)
+from relaxlab.relax.transform.compute_prim_value import ComputePrimValue
+from relaxlab.relax.transform.convert_dataflow import ConvertToDataflow
+from relaxlab.relax.transform.dead_code_elimination import DeadCodeElimination
+from relaxlab.relax.transform.kill_after_last_use import KillAfterLastUse
+from relaxlab.relax.transform.legalize_ops import LegalizeOps
+from relaxlab.relax.transform.lower_alloc_tensor import LowerAllocTensor
+from relaxlab.relax.transform.lower_runtime_builtin import LowerRuntimeBuiltin, VMBuiltinLower
+from relaxlab.relax.transform.normalize import Normalize
+from relaxlab.relax.transform.normalize_global_var import NormalizeGlobalVar
+from relaxlab.relax.transform.pass_base import (
+    DataflowBlockPass,
+    FunctionPass,
+    dataflowblock_pass,
+    function_pass,
+)
+from relaxlab.relax.transform.remove_purity_checking import RemovePurityChecking
+from relaxlab.relax.transform.static_plan_block_memory import StaticPlanBlockMemory
+from relaxlab.relax.transform.to_non_dataflow import ToNonDataflow
+from relaxlab.relax.transform.vm_shape_lower import VMShapeLower
+
+__all__ = [
+    "AttachGlobalSymbol",
+    "BindParams",
+    "CallTIRRewrite",
+    "CanonicalizeBindings",
+    "CanonicalizeRelaxBindings",
+    "CanonicalizeTIRVariables",
+    "ComputePrimValue",
+    "ConvertToDataflow",
+    "DataflowBlockPass",
+    "DeadCodeElimination",
+    "FunctionPass",
+    "KillAfterLastUse",
+    "LegalizeOps",
+    "LowerAllocTensor",
+    "LowerRuntimeBuiltin",
+    "ModulePass",
+    "Normalize",
+    "NormalizeGlobalVar",
+    "Pass",
+    "PassContext",
+    "PassInfo",
+    "RemovePurityChecking",
+    "Sequential",
+    "StaticPlanBlockMemory",
+    "ToNonDataflow",
+    "VMBuiltinLower",
+    "VMShapeLower",
+    "dataflowblock_pass",
+    "function_pass",
+    "module_pass",
+]
