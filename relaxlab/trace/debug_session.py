@@ -240,6 +240,12 @@ class DebugSession:
             raise IndexError(f"no step {position}: the program ended after {self.timeline.end}")
         return self._moved(position, f"went to step {position}")
 
+    def record(self) -> Self:
+        """Run the program to its end; the cursor stays where it is."""
+        while not self.finished:
+            self._advance()
+        return self
+
     def restart(self, *args: Any) -> Self:
         """Begin again, with the first arguments or with new ones; breakpoints stay, watches go."""
         if args:

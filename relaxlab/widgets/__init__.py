@@ -1,0 +1,10 @@
+"""Views of a run, for notebooks and web pages.
+
+Examples
+--------
+>>> from relaxlab.widgets import VMStepper
+"""
+
+from relaxlab.widgets.vm_stepper import VMStepper
+
+__all__ = ["VMStepper"]

@@ -1,0 +1,94 @@
+"""What all views share: drawn by a file of JavaScript, told in text, saved as one HTML file.
+
+A view is an ipywidget (through anywidget). Python records once and sends the whole trace; the page
+replays it. So a saved notebook and the exported file show the same without a kernel. There is no
+TVM counterpart.
+
+Examples
+--------
+>>> View.__name__
+'View'
+"""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any, ClassVar
+
+import anywidget
+
+from relaxlab.widgets.html import standalone
+
+__all__ = ["STATIC", "View"]
+
+STATIC = Path(__file__).parent / "static"
+
+
+class View(anywidget.AnyWidget):
+    """Base of the views.
+
+    A subclass sets ``_esm``, ``_css`` and ``_exported`` (names of the traits that the page needs)
+    and says what it shows in :meth:`__str__`.
+    """
+
+    _exported: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def heading(self) -> str:
+        """What an exported page is called."""
+        return repr(self)
+
+    def __str__(self) -> str:
+        """Return the text twin: what the view shows, for a terminal or a screen reader."""
+        raise TypeError(f"{type(self).__name__} has no text twin")
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        """Show the widget, and where there is none, the text twin."""
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data = bundle[0] if isinstance(bundle, tuple) else bundle
+        if data is None:
+            data = {}
+        data["text/plain"] = repr(self)
+        return (data, bundle[1]) if isinstance(bundle, tuple) else data
+
+    def to_html(self, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
+        """Write the view as one self-contained file that works offline and without a kernel.
+
+        Parameters
+        ----------
+        path
+            Where to; an existing file is replaced, and only by a whole one.
+        title
+            Title of the page; by default :attr:`heading`.
+
+        Returns
+        -------
+        Path
+            Where the file is.
+        """
+        target = Path(path)
+        page = standalone(
+            title=title or self.heading,
+            esm=Path(self._view_esm()).read_text("utf-8"),
+            css=Path(self._view_css()).read_text("utf-8"),
+            state={name: getattr(self, name) for name in self._exported},
+            text=str(self),
+        )
+        draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            draft.write_text(page, "utf-8")
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+        return target
+
+    @classmethod
+    def _view_esm(cls) -> Path:
+        return STATIC / f"{cls._file}.js"
+
+    @classmethod
+    def _view_css(cls) -> Path:
+        return STATIC / f"{cls._file}.css"
+
+    #: Name of the JavaScript and CSS files.
+    _file: ClassVar[str] = ""
