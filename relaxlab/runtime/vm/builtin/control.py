@@ -86,6 +86,8 @@ def make_tuple(*values: Any) -> Array:
 @builtin("vm.builtin.tuple_getitem")
 def tuple_getitem(value: Any, index: Any, /) -> Any:
     """Return one element."""
+    if type(value) is Array and type(index) is int and 0 <= index < len(value):
+        return value[index]
     items = as_tuple(value, "vm.builtin.tuple_getitem", "tuple")
     return items[_checked_index(index, len(items), "vm.builtin.tuple_getitem")]
 

@@ -50,6 +50,11 @@ class MakeShapeCode(IntEnum):
     LOAD_SHAPE = 1
 
 
+# Plain integers: comparing with members of an enumeration would be most of the work here.
+_EQUAL, _STORE, _NOTHING, _LOAD = map(int, MatchShapeCode)
+_IMMEDIATE, _FROM_HEAP = map(int, MakeShapeCode)
+
+
 class ShapeHeap(Tensor):
     """A shape heap that remembers who stored each slot, for error messages.
 
@@ -103,7 +108,8 @@ def match_shape(value: Any, heap: Any, rank: Any, /, *rest: Any) -> None:
 def match_prim_value(value: Any, heap: Any, code: Any, reg: Any, ctx: str | None = None, /) -> None:
     """Match one integer, as :func:`match_shape` does with one dimension."""
     me = "vm.builtin.match_prim_value"
-    heap = as_tensor(heap, me, "heap")
+    if type(heap) is not ShapeHeap:
+        heap = as_tensor(heap, me, "heap")
     _match(me, (as_int(value, me, "value"),), heap, (code, reg), ctx)
 
 
@@ -116,9 +122,11 @@ def make_shape(heap: Any, rank: Any, /, *pairs: Any) -> ShapeTuple:
         raise InternalError(
             f"{me}: expected {rank} pairs of code and value, got {len(pairs)} arguments"
         )
-    codes, values = pairs[::2], pairs[1::2]
-    sizes = [_make(me, heap, code, value) for code, value in zip(codes, values, strict=True)]
-    return ShapeTuple(sizes)
+    pieces = iter(pairs)
+    return tuple.__new__(
+        ShapeTuple,
+        [_make(me, heap, code, value) for code, value in zip(pieces, pieces, strict=True)],
+    )
 
 
 @builtin("vm.builtin.make_prim_value")
@@ -132,31 +140,30 @@ def _match(me: str, sizes: Sequence[int], heap: Any, pairs: Sequence[Any], ctx: 
     """Compare all sizes, then store those that are to be stored."""
     stores: dict[int, tuple[int, int]] = {}  # slot -> size, dimension
     for dimension, size in enumerate(sizes):
-        code = as_int(pairs[2 * dimension], me, f"code of dimension {dimension}")
-        value = as_int(pairs[2 * dimension + 1], me, f"value of dimension {dimension}")
-        match code:
-            case MatchShapeCode.STORE_TO_HEAP:
-                _heap_slots(me, heap, value)
-                stores[value] = (size, dimension)
-            case MatchShapeCode.ASSERT_EQUAL_TO_IMM:
-                if size != value:
-                    raise RuntimeError(
-                        f"{prefix(ctx)}match_cast: shape[{dimension}] is {size}, "
-                        f"but the annotation wants the constant {value}"
-                    )
-            case MatchShapeCode.ASSERT_EQUAL_TO_LOAD:
-                slots = _heap_slots(me, heap, value)
-                known = stores[value][0] if value in stores else int(slots[value])
-                if size != known:
-                    origin = (ctx, len(sizes), stores[value][1]) if value in stores else None
-                    raise _mismatch(ctx, len(sizes), dimension, size, known, heap, value, origin)
-            case MatchShapeCode.NO_OP:
-                pass
-            case _:
-                raise InternalError(
-                    f"{prefix(ctx)}{me}: Unknown code {code} for shape[{dimension}]: expected 0 "
-                    "(equal to constant), 1 (store), 2 (nothing) or 3 (equal to heap slot)"
+        code, value = pairs[2 * dimension], pairs[2 * dimension + 1]
+        if type(code) is not int or type(value) is not int:
+            code = as_int(code, me, f"code of dimension {dimension}")
+            value = as_int(value, me, f"value of dimension {dimension}")
+        if code == _EQUAL:
+            if size != value:
+                raise RuntimeError(
+                    f"{prefix(ctx)}match_cast: shape[{dimension}] is {size}, "
+                    f"but the annotation wants the constant {value}"
                 )
+        elif code == _STORE:
+            _heap_slots(me, heap, value)
+            stores[value] = (size, dimension)
+        elif code == _LOAD:
+            slots = _heap_slots(me, heap, value)
+            known = stores[value][0] if value in stores else int(slots[value])
+            if size != known:
+                origin = (ctx, len(sizes), stores[value][1]) if value in stores else None
+                raise _mismatch(ctx, len(sizes), dimension, size, known, heap, value, origin)
+        elif code != _NOTHING:
+            raise InternalError(
+                f"{prefix(ctx)}{me}: Unknown code {code} for shape[{dimension}]: expected 0 "
+                "(equal to constant), 1 (store), 2 (nothing) or 3 (equal to heap slot)"
+            )
     for slot, (size, dimension) in stores.items():
         heap.array[slot] = size
         if isinstance(heap, ShapeHeap):
@@ -164,22 +171,21 @@ def _match(me: str, sizes: Sequence[int], heap: Any, pairs: Sequence[Any], ctx: 
 
 
 def _make(me: str, heap: Any, code: Any, value: Any) -> int:
-    number = as_int(value, me, "value")
-    match as_int(code, me, "code"):
-        case MakeShapeCode.USE_IMM:
-            return number
-        case MakeShapeCode.LOAD_SHAPE:
-            return int(_heap_slots(me, heap, number)[number])
-        case unknown:
-            raise InternalError(
-                f"{me}: Unknown code {unknown} to make a shape: "
-                "expected 0 (constant) or 1 (heap slot)"
-            )
+    if type(code) is not int or type(value) is not int:
+        code, value = as_int(code, me, "code"), as_int(value, me, "value")
+    number: int = value
+    if code == _IMMEDIATE:
+        return number
+    if code == _FROM_HEAP:
+        return int(_heap_slots(me, heap, number)[number])
+    raise InternalError(
+        f"{me}: Unknown code {code} to make a shape: expected 0 (constant) or 1 (heap slot)"
+    )
 
 
 def _heap_slots(me: str, heap: Any, slot: int) -> Any:
     """Return the heap's array after checking that it has the slot."""
-    slots = as_tensor(heap, me, "heap").array
+    slots = heap.array if type(heap) is ShapeHeap else as_tensor(heap, me, "heap").array
     if slots.ndim != 1 or slots.dtype != np.int64:
         raise InternalError(
             f"{me}: heap: expected int64 slots, got {slots.dtype} of shape {slots.shape}"

@@ -51,6 +51,14 @@ def reshape(value: Any, shape: Any, /) -> Tensor:
     It may need fewer bytes than there are (a view of the first elements), never more.
     """
     me = "vm.builtin.reshape"
+    if type(value) is Tensor and type(shape) is ShapeTuple and value.array.flags.c_contiguous:
+        try:  # the usual case: as many elements as before
+            same = value.array.reshape(shape)
+        except ValueError:
+            pass
+        else:
+            if same.shape == shape:  # -1 and vector types go the long way
+                return Tensor(same, value.dtype, value.device, value.byte_offset)
     if not isinstance(value, Tensor | np.ndarray):
         raise TypeError(f"{me}: reshape expects a Tensor and a shape, got {shown(value)}")
     source, dims = as_tensor(value, me, "value"), as_shape(shape, me, "shape")
