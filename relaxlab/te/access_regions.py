@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Call, Expr, Var
 from relaxlab.ir.node import Node, children, structural_equal
-from relaxlab.ir.prim import Add, IntImm, Max, Min, Range, Sub, TensorLoad, TensorRegion
+from relaxlab.ir.prim import Add, IntImm, Max, Min, Range, Select, Sub, TensorLoad, TensorRegion
 from relaxlab.ir.sym import Analyzer
 from relaxlab.tirx import BufferStore, Stmt, buffer_type
 
@@ -96,8 +96,8 @@ def _is_point(interval: _Interval) -> bool:
 
 
 def _interval(index: Expr) -> _Interval:
-    """Bound an index. Only what a call chooses is unknown; all else is the point it says."""
-    if not _has_call(index):
+    """Bound an index: a point, unless a choice is made in it; a call may give anything."""
+    if not _has_choice(index):
         return index, index
     match index:
         case Add(a=a, b=b):
@@ -112,6 +112,9 @@ def _interval(index: Expr) -> _Interval:
         case Max(a=a, b=b):
             (a0, a1), (b0, b1) = _interval(a), _interval(b)
             return _either(prim_ops.max, a0, b0), _both(prim_ops.max, a1, b1)
+        case Select(true_value=a, false_value=b):
+            (a0, a1), (b0, b1) = _interval(a), _interval(b)
+            return _both(prim_ops.min, b0, a0), _both(prim_ops.max, b1, a1)
         case _:
             return None, None
 
@@ -126,11 +129,11 @@ def _either(function: Callable[[Expr, Expr], Expr], a: Expr | None, b: Expr | No
     return function(a, b)
 
 
-def _has_call(index: Expr) -> bool:
+def _has_choice(index: Expr) -> bool:
     pending: list[Node] = [index]
     while pending:
         node = pending.pop()
-        if isinstance(node, Call):
+        if isinstance(node, Call | Select):
             return True
         if not isinstance(node, TensorLoad):
             pending.extend(children(node))
@@ -157,4 +160,4 @@ def _range(interval: _Interval, extent: Expr, analyzer: Analyzer) -> Range:
     one = IntImm(low.dtype, 1)
     if low is high or structural_equal(low, high):
         return Range(low, one)
-    return Range(low, analyzer.simplify(high - low + one))
+    return Range(analyzer.simplify(low), analyzer.simplify(high - low + one))

@@ -11,14 +11,19 @@ Examples
 
 from relaxlab.topi.nn.elementwise import leaky_relu, prelu, relu, softplus
 from relaxlab.topi.nn.normalization import layer_norm, rms_norm
+from relaxlab.topi.nn.padding import circular_pad, pad, reflect_pad, replicate_pad
 from relaxlab.topi.nn.softmax import log_softmax, softmax
 
 __all__ = [
+    "circular_pad",
     "layer_norm",
     "leaky_relu",
     "log_softmax",
+    "pad",
     "prelu",
+    "reflect_pad",
     "relu",
+    "replicate_pad",
     "rms_norm",
     "softmax",
     "softplus",

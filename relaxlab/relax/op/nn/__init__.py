@@ -13,6 +13,7 @@ from relaxlab.relax.op.nn.activation import (
     softplus,
 )
 from relaxlab.relax.op.nn.normalization import dropout, layer_norm, rms_norm
+from relaxlab.relax.op.nn.padding import pad
 
 __all__ = [
     "dropout",
@@ -21,6 +22,7 @@ __all__ = [
     "layer_norm",
     "leakyrelu",
     "log_softmax",
+    "pad",
     "relu",
     "relu6",
     "rms_norm",

@@ -130,3 +130,24 @@ def dropout(x: Tensor) -> list[Tensor]:
 
 
 legalize_with("nn.dropout", dropout, "dropout")
+
+
+_PADDING = {
+    "reflect": topi.nn.reflect_pad,
+    "replicate": topi.nn.replicate_pad,
+    "circular": topi.nn.circular_pad,
+}
+
+
+@register_legalize("nn.pad")
+def _pad(bb: BlockBuilder, call: Call) -> Expr:
+    attrs = attrs_of(call)
+    before, after = attrs.pad_width[::2], attrs.pad_width[1::2]
+    te_func = _PADDING.get(attrs.pad_mode)
+    if te_func is None:
+        return bb.call_te(
+            topi.nn.pad, call.args[0], before, after, attrs.pad_value, primfunc_name_hint="pad"
+        )
+    return bb.call_te(
+        te_func, call.args[0], before, after, primfunc_name_hint=f"{attrs.pad_mode}_pad"
+    )
