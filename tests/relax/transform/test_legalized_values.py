@@ -178,7 +178,7 @@ def test_a_reduction_heeds_where_and_init():
     )
     out = np.zeros(2, "float32")
     Interpreter(te.create_prim_func([a, b, total]))(X, np.array([10, 20], "float32"), out)
-    np.testing.assert_allclose(out, X[:, :3].sum(1) + [10, 20])
+    np.testing.assert_allclose(out, X[:, :3].sum(1) + np.array([10, 20]))
 
 
 # ---------------------------------------------------------------- symbolic shapes
