@@ -25,6 +25,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from relaxlab.runtime.dtype import DataType
+
 __all__ = [
     "DEFINES",
     "IGNORED",
@@ -153,7 +155,7 @@ class _Equal:
             )
         if isinstance(a, float):
             return isinstance(b, float) and (a == b or (a != a and b != b))
-        if hasattr(a, "numpy") and hasattr(b, "numpy") and not isinstance(a, type):
+        if hasattr(a, "numpy") and hasattr(b, "numpy") and not isinstance(a, type | DataType):
             # a runtime tensor: constants are compared by content
             return type(a) is type(b) and self._arrays(a.numpy(), b.numpy())
         return type(a) is type(b) and bool(a == b)
@@ -225,7 +227,7 @@ def structural_hash(node: Any, map_free_vars: bool = False) -> int:
             return hash((str(value.dtype), value.shape, value.tobytes()))
         if isinstance(value, float):
             return hash(("float", value if value == value else "nan"))
-        if hasattr(value, "numpy") and not isinstance(value, type):
+        if hasattr(value, "numpy") and not isinstance(value, type | DataType):
             return walk(value.numpy())
         return hash((type(value).__name__, value))
 

@@ -22,7 +22,15 @@ from relaxlab.errors import InternalError
 from relaxlab.ir.expr import Call, Expr, Var
 from relaxlab.ir.prim import Cast, IntImm
 from relaxlab.ir.sym import Analyzer
-from relaxlab.ir.type import FuncType, PrimType, TupleType, Type, is_void
+from relaxlab.ir.type import (
+    AnyType,
+    FuncType,
+    PointerType,
+    PrimType,
+    TupleType,
+    Type,
+    is_void,
+)
 from relaxlab.relax.shape import ShapeExpr
 from relaxlab.relax.type import ShapeType, TensorType
 from relaxlab.relax.type_relations import (
@@ -171,6 +179,8 @@ def prim_func_type(func: PrimFunc) -> FuncType:
         if isinstance(param.ty, BufferType):
             dims = [_int64(dim) for dim in param.ty.shape]
             params.append(TensorType(ShapeExpr(tuple(dims)), param.ty.dtype))
+        elif isinstance(param.ty, PointerType):
+            params.append(AnyType())  # any tensor passes as its descriptor
         elif param.ty is not None:
             params.append(param.ty)
         else:

@@ -264,6 +264,8 @@ def to_annotation(value: Any) -> Annotation:
             return TypeAnnotation(TupleType())
         case tuple() | list():
             return TupleAnnotation(tuple(to_annotation(item) for item in value))
+        case _:
+            pass
     bare = getattr(value, "bare", None)
     if isinstance(bare, Annotation):  # ``R.Tensor`` without brackets, ``T.int64``
         return bare

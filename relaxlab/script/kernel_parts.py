@@ -16,7 +16,7 @@ from typing import Any
 
 from relaxlab.ir.expr import Expr, Var
 from relaxlab.script.annotation import Annotation, BufferAnnotation
-from relaxlab.tirx.stmt import ForKind, IterVarType
+from relaxlab.tirx.stmt import ForKind, IterVar, IterVarType
 
 __all__ = [
     "Alloc",
@@ -162,7 +162,7 @@ class Attr(Part):
 class LaunchThread(Part):
     """A thread index, for the statements that follow or for those of a ``with``."""
 
-    thread: str | Var
+    thread: str | IterVar
     extent: Any
 
 

@@ -133,6 +133,8 @@ def _read_metadata(body: Sequence[ast.stmt], source: Source, scope: Scope) -> No
                     scope.define("metadata", load_metadata(text))
                 except FAILURES as failure:
                     raise source.error(call, f"the metadata cannot be read: {failure}") from failure
+            case _:
+                pass
 
 
 # ---------------------------------------------------------------- single functions

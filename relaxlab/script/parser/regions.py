@@ -43,6 +43,8 @@ def _defined_inside(body: Stmt) -> tuple[set[Var], set[Var]]:
                 scalars.add(node.var)
             case AllocBuffer() | DeclBuffer():
                 buffers.add(node.buffer)
+            case _:
+                pass
         stack.extend(children(node))
     return scalars, buffers
 

@@ -188,7 +188,7 @@ class RelaxParser(Evaluator):
             case ast.Return():
                 self._return(node)
             case ast.If():
-                self._if(node)
+                self._choice(node)
             case ast.With():
                 self._dataflow(node)
             case ast.FunctionDef():
@@ -282,14 +282,13 @@ class RelaxParser(Evaluator):
         if isinstance(value, tuple | list):
             values = value
         else:
-            whole = self._expr(node, value)
-            if not isinstance(whole.ty, TupleType):
-                whole = self._normalize(node, whole)
-            if not isinstance(whole.ty, TupleType):
-                raise self.error(node, f"only a tuple can be unpacked, got type {whole.ty}")
+            whole = self._normalize(node, self._expr(node, value))
+            ty = whole.ty
+            if not isinstance(ty, TupleType):
+                raise self.error(node, f"only a tuple can be unpacked, got type {ty}")
             if not is_leaf_or_tuple(whole):
                 whole = self.builder.bind_normalized(whole)
-            values = [TupleGetItem(whole, i) for i in range(len(whole.ty.fields))]
+            values = [TupleGetItem(whole, i) for i in range(len(ty.fields))]
         if len(values) != len(targets):
             raise self.error(node, f"{len(targets)} names for {len(values)} values")
         for target, each in zip(targets, values, strict=True):
@@ -402,7 +401,7 @@ class RelaxParser(Evaluator):
                 return call
         return None
 
-    def _if(self, node: ast.If) -> None:
+    def _choice(self, node: ast.If) -> None:
         if self.builder.current_block_is_dataflow():
             raise self.error(node, "Cannot create an IfFrame inside a dataflow block.")
         condition = self._expr(node.test, self(node.test))
@@ -511,7 +510,10 @@ class RelaxParser(Evaluator):
         if function is op.to_vdevice:
             args, kwargs = self._with_device(args, kwargs)
         args = [self._made(node, arg) for arg in args]
-        kwargs = {key: self._made(node, value) for key, value in kwargs.items()}
+        kwargs = {
+            key: (self._types if key in _TYPES else self._made)(node, value)
+            for key, value in kwargs.items()
+        }
         types = kwargs.pop("ty_args", None) if not _takes_types(function) else None
         result = function(*args, **kwargs)
         if types is not None and isinstance(result, Call):
@@ -532,7 +534,7 @@ class RelaxParser(Evaluator):
     ) -> Call:
         if not isinstance(function, GlobalVar) and not isinstance(function.ty, FuncType):
             raise self.error(node, f"Expression of type {function.ty} cannot be called")
-        types = self._made(node, kwargs.pop("ty_args", ()))
+        types = self._types(node, kwargs.pop("ty_args", ()))
         if kwargs:
             raise self.error(node, f"a call of {function} takes no {min(kwargs)}=")
         operands = tuple(self._expr(node, arg) for arg in args)
@@ -540,14 +542,18 @@ class RelaxParser(Evaluator):
         return Call(function, operands, None, listed)
 
     def _made(self, node: ast.AST, value: Any) -> Any:
-        """Turn annotations among arguments into types, and names of devices into devices."""
+        """Turn annotations among arguments into types."""
         if isinstance(value, Annotation | AnnotationFunction):
             return self._type(node, value)
-        if isinstance(value, tuple) and any(_holds_annotation(item) for item in value):
-            return tuple(self._made(node, item) for item in value)
-        if isinstance(value, list) and any(_holds_annotation(item) for item in value):
-            return [self._made(node, item) for item in value]
+        if isinstance(value, list | tuple) and any(map(_holds_annotation, value)):
+            return type(value)(self._made(node, item) for item in value)
         return value
+
+    def _types(self, node: ast.AST, value: Any) -> Any:
+        """Turn an argument that holds nothing but types into types: ``(T.int64, R.Any)``."""
+        if isinstance(value, list | tuple):
+            return tuple(self._type(node, item) for item in value)
+        return value if value is None else self._type(node, value)
 
 
 # ---------------------------------------------------------------- pieces
@@ -605,6 +611,10 @@ def _last_binding(body: Sequence[ast.stmt], name: str) -> int:
             if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(target)):
                 return index
     return -1
+
+
+#: Arguments that hold types.
+_TYPES = frozenset({"out_ty", "ty_args"})
 
 
 def _is_scalar(operand: Any) -> bool:

@@ -14,10 +14,11 @@ from relaxlab.ir import prim_ops
 from relaxlab.ir.attrs import DictAttrs
 from relaxlab.ir.expr import Call, Expr, GlobalVar, StringImm, Var
 from relaxlab.ir.global_info import VDevice
-from relaxlab.ir.node import Node, children
-from relaxlab.ir.prim import IntImm, Ramp, Range, TensorLoad, TensorRegion
+from relaxlab.ir.node import Node, children, structural_equal
+from relaxlab.ir.prim import Add, IntImm, Ramp, Range, TensorLoad, TensorRegion
 from relaxlab.ir.prim_intrinsics import call_intrin
 from relaxlab.ir.source import Span
+from relaxlab.ir.sym import Analyzer
 from relaxlab.ir.type import PointerType, PrimType, TupleType, Type
 from relaxlab.runtime.dtype import DataType
 from relaxlab.script import kernel_parts as parts
@@ -478,12 +479,11 @@ class KernelParser(Evaluator):
         with self.scope.frame():
             loops = []
             for target, (start, stop) in zip(names, part.ranges, strict=True):
-                low, high = prim_ops.match_dtypes(start, stop)
-                extent = prim_ops.subtract(high, low)
-                var = Var(target.id, low.ty, self.source.span(target))
+                domain = _range_between(start, stop)
+                var = Var(target.id, domain.min.ty, self.source.span(target))
                 self._define(target, target.id, var)
-                self.loops[var] = Range(low, extent)
-                loops.append((var, low, extent))
+                self.loops[var] = domain
+                loops.append((var, domain.min, domain.extent))
             body = self._sequence(self.statements(node.body), node)
         span = self.source.span(node)
         for var, low, extent in reversed(loops):
@@ -575,8 +575,7 @@ class KernelParser(Evaluator):
                 raise self.error(node, f"T.axis.remap needs loop variables, got {bound}")
             rng = loop
         elif isinstance(domain, tuple | list):
-            low, high = prim_ops.match_dtypes(*domain)
-            rng = Range(low, prim_ops.subtract(high, low))
+            rng = _range_between(*domain)
         else:
             extent = prim_ops.as_operand(domain)
             rng = Range(IntImm(extent.dtype, 0), extent)
@@ -652,8 +651,7 @@ class KernelParser(Evaluator):
             if each.step not in (None, 1):
                 raise self.error(node, "Buffer slices with a non-unit step are not supported")
             stop = extent if each.stop is None else each.stop
-            low, high = prim_ops.match_dtypes(0 if each.start is None else each.start, stop)
-            ranges.append(Range(low, prim_ops.subtract(high, low)))
+            ranges.append(_range_between(0 if each.start is None else each.start, stop))
         return tuple(ranges)
 
     def attribute(self, node: ast.Attribute, value: Any) -> Any:
@@ -677,7 +675,7 @@ class KernelParser(Evaluator):
         if name == "dtype" and isinstance(value, Expr):
             return str(value.dtype)
         if name == "astype" and isinstance(value, Expr):
-            return lambda dtype: prim_ops.cast(getattr(dtype, "dtype", dtype), value)
+            return lambda dtype: prim_ops.cast(_dtype(dtype), value)
         return super().attribute(node, value)
 
     def call(self, node: ast.Call, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -698,6 +696,19 @@ def _range(start: Any, stop: Any = None, step: int = 1) -> parts.Loops:
     if step != 1:
         raise ValueError("a loop of a kernel has step 1")
     return parts.Loops(ForKind.SERIAL, ((0, start) if stop is None else (start, stop),))
+
+
+def _range_between(start: Any, stop: Any) -> Range:
+    """Return the range from ``start`` up to ``stop``."""
+    low, high = prim_ops.match_dtypes(start, stop)
+    if isinstance(high, Add) and structural_equal(high.a, low):
+        return Range(low, high.b)  # how a range prints: ``low:low + extent``
+    extent = prim_ops.subtract(high, low)
+    return Range(low, extent if isinstance(extent, IntImm) else Analyzer().simplify(extent))
+
+
+def _dtype(dtype: Any) -> DataType:
+    return DataType(getattr(dtype, "dtype", dtype))
 
 
 def _as_load(target: ast.expr) -> ast.expr:

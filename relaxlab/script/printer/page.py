@@ -30,7 +30,7 @@ from relaxlab.script.printer import relax, tirx
 from relaxlab.script.printer.ir import region_text, scalar, type_text
 from relaxlab.script.printer.literal import string_text
 from relaxlab.script.printer.metadata import metadata_lines
-from relaxlab.script.printer.state import INDENT, Printing
+from relaxlab.script.printer.state import INDENTED_BLANK, Printing, indented
 from relaxlab.script.printer.value import value_text
 from relaxlab.tirx.function import PrimFunc
 from relaxlab.tirx.stmt import IterVar, Stmt
@@ -68,7 +68,8 @@ def script(
         lines = _function(p, node, name)
     else:
         lines = _any(p, node)
-    return "\n".join(lines + metadata_lines(p.metadata, show_meta))
+    page = "\n".join(lines + metadata_lines(p.metadata, show_meta))
+    return page.replace(INDENTED_BLANK, "")
 
 
 def text(node: Any) -> str:
@@ -81,12 +82,11 @@ def text(node: Any) -> str:
 
 def _module(p: Printing, mod: IRModule) -> list[str]:
     p.names.reserve(p.module_name)
-    p.mark("I")
     body: list[str] = []
     if mod.attrs:
-        body.append(f"I.module_attrs({value_text(p, mod.attrs)})")
+        body.append(f"{p.mark('I')}.module_attrs({value_text(p, mod.attrs)})")
     if mod.global_infos:
-        body.append(f"I.module_global_infos({_global_infos(p, mod)})")
+        body.append(f"{p.mark('I')}.module_global_infos({_global_infos(p, mod)})")
     type_vars: dict[str, None] = {}
     functions = sorted(mod.functions.items(), key=_order)
     for index, (gvar, func) in enumerate(functions):
@@ -95,9 +95,10 @@ def _module(p: Printing, mod: IRModule) -> list[str]:
         body += ([""] if index else []) + lines
     if not body:
         body.append("pass")
+    p.mark("I")
     page = relax.header(p, list(type_vars))
     page += ["@I.ir_module", f"class {p.module_name}:"]
-    return _future(p) + page + [INDENT + line if line else "" for line in body]
+    return _future(p) + page + indented(body)
 
 
 def _order(item: tuple[GlobalVar, BaseFunc]) -> tuple[bool, int, str]:

@@ -46,7 +46,7 @@ from relaxlab.script.printer.ir import (
     type_text,
 )
 from relaxlab.script.printer.literal import float_text, string_text
-from relaxlab.script.printer.state import INDENT, Printing
+from relaxlab.script.printer.state import INDENT, INDENTED_BLANK, Printing, indented
 from relaxlab.script.printer.value import value_text
 
 __all__ = ["binding", "block", "choice", "expression", "function", "header", "seq"]
@@ -75,10 +75,7 @@ def function(p: Printing, func: Function, name: str) -> tuple[list[str], list[st
         if shown:
             head.append(f"{INDENT}{p.mark('R')}.func_attr({value_text(p, shown)})")
         body = _body(p, func.body, lambda text: f"return {text}", expression)
-        if frame.mentions_module:
-            head.append(f"{INDENT}cls = {p.module_name}")
-        head += [INDENT + line for line in frame.declarations]
-        return head + [INDENT + line for line in body], type_vars
+        return head + indented([*frame.declarations, *body]), type_vars
 
 
 def _decorator(p: Printing, func: Function) -> str:
@@ -102,7 +99,8 @@ def _local_function(p: Printing, var: Var, func: Function) -> list[str]:
     """Print a local function with the header of a page of its own, as TVM does."""
     name = p.names.define(var, var.name)
     lines, type_vars = function(p, func, name)
-    return [*header(p, type_vars), *lines, ""]
+    # the blank line of the header is indented, the one behind the function is not
+    return [*(line or INDENTED_BLANK for line in header(p, type_vars)), *lines, ""]
 
 
 def header(p: Printing, type_vars: list[str]) -> list[str]:
@@ -157,7 +155,7 @@ def block(p: Printing, bindings: BindingBlock) -> list[str]:
         if isinstance(each, VarBinding | MatchCast) and not isinstance(each.var, DataflowVar)
     )
     lines.append(f"{p.mark('R')}.output({names})")
-    return [f"with {p.mark('R')}.dataflow():", *(INDENT + line for line in lines)]
+    return [f"with {p.mark('R')}.dataflow():", *indented(lines)]
 
 
 def binding(p: Printing, each: Binding) -> list[str]:
@@ -201,7 +199,7 @@ def _says_its_type(ty: Type, value: Expr) -> bool:
     """Whether the value's own ``out_ty=`` makes an annotation superfluous."""
     if not isinstance(value, Call) or not isinstance(value.op, Op):
         return False
-    if value.op.name not in _OUT_TY or not value.ty_args:
+    if value.op.name not in _NAMED_BY_OUT_TY or not value.ty_args:
         return False
     return structural_equal(value.ty_args[0], ty)
 
@@ -231,7 +229,7 @@ def _branch(p: Printing, branch: Expr, var: Var | None) -> list[str]:
 
             lines = _body(p, body, finish, _bound_value)
     p.pending = pending
-    return [INDENT + line for line in lines]
+    return indented(lines)
 
 
 # ---------------------------------------------------------------- expressions
@@ -297,7 +295,7 @@ def _global_var(p: Printing, expr: GlobalVar) -> tuple[str, int]:
     if p.module is None:
         return expr.name_hint, ATOM
     if p.functions:
-        p.functions[-1].mentions_module = True
+        p.functions[-1].declare_once(f"cls = {p.module_name}")
     return f"cls.{expr.name_hint}", ATOM
 
 
@@ -359,10 +357,7 @@ def _destination_call(p: Printing, expr: Call) -> str:
             out = f"[{', '.join(type_text(p, field) for field in ty.fields)}]"
         else:
             out = type_text(p, ty)
-    if op.name == "relax.call_tir_with_grad":
-        parts += [f"out_ty={out}"] + [f"tir_vars={expression(p, v)}" for v in tir_vars] + attributes
-    else:
-        parts += attributes + [f"out_ty={out}"] + [f"tir_vars={expression(p, v)}" for v in tir_vars]
+    parts += [f"out_ty={out}", *attributes, *(f"tir_vars={expression(p, v)}" for v in tir_vars)]
     return f"{p.mark('R')}.{op.name.partition('.')[2]}({', '.join(parts)})"
 
 
@@ -397,6 +392,8 @@ _OUT_TY = frozenset(
     f"relax.{name}"
     for name in ("call_dps_packed", "call_tir", "call_tir_inplace", "call_tir_with_grad")
 )
+#: Those whose variable needs no annotation beside it.
+_NAMED_BY_OUT_TY = frozenset({"relax.call_dps_packed", "relax.call_tir"})
 _CALLS: dict[str, Callable[[Printing, Call], str]] = {
     **dict.fromkeys(_OUT_TY, _destination_call),
     "relax.assert_op": _assert_op,

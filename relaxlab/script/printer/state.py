@@ -18,11 +18,18 @@ from relaxlab.runtime.dtype import DataType
 from relaxlab.script.printer.names import Names
 from relaxlab.tirx.stmt import For
 
-__all__ = ["INDENT", "FunctionFrame", "Printing"]
+__all__ = ["INDENT", "INDENTED_BLANK", "FunctionFrame", "Printing", "indented"]
 
 INDENT = "    "
+#: A line of nothing but indentation; no text of a program holds this character.
+INDENTED_BLANK = "\0"
 _INT32 = DataType("int32")
 _INT64 = DataType("int64")
+
+
+def indented(lines: list[str]) -> list[str]:
+    """Return lines one level further in; empty ones stay empty."""
+    return [INDENT + line if line else "" for line in lines]
 
 
 @dataclass(slots=True)
@@ -34,17 +41,19 @@ class FunctionFrame:
     params
         Its parameters.
     declarations
-        Lines for its head: ``m = T.int64()``.
+        Lines for its head, in order of first use: ``m = T.int64()``, ``cls = Module``.
     type_vars
         Symbolic variables that its signature shows, by identity.
-    mentions_module
-        Whether its body calls a function of the module.
     """
 
     params: set[Var] = field(default_factory=set)
     declarations: list[str] = field(default_factory=list)
     type_vars: set[Var] = field(default_factory=set)
-    mentions_module: bool = False
+
+    def declare_once(self, line: str) -> None:
+        """Add a line to the head unless it is there."""
+        if line not in self.declarations:
+            self.declarations.append(line)
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from relaxlab.script.printer.ir import (
     type_text,
 )
 from relaxlab.script.printer.literal import string_text
-from relaxlab.script.printer.state import INDENT, Printing
+from relaxlab.script.printer.state import INDENT, Printing, indented
 from relaxlab.script.printer.value import value_text
 from relaxlab.tirx.buffer import BufferType, buffer_type
 from relaxlab.tirx.function import PrimFunc
@@ -71,11 +71,11 @@ def prim_func(p: Printing, func: PrimFunc, name: str) -> tuple[list[str], list[s
             f"def {name}{generic}({', '.join(params)}){result}:",
         ]
         body = _body(p, func.body)
-        lines += [INDENT + line for line in frame.declarations]
+        lines += indented(frame.declarations)
         shown = {k: v for k, v in func.attrs.items() if k != "s_tir" and not _is_name(k, v, name)}
         if shown:
             lines.append(f"{INDENT}{p.mark('T')}.func_attr({value_text(p, shown)})")
-        return lines + [INDENT + line for line in body], type_vars
+        return lines + indented(body), type_vars
 
 
 def _is_name(key: str, value: object, name: str) -> bool:
@@ -184,7 +184,7 @@ def statements(p: Printing, stmt: Stmt) -> list[str]:
 def _nested(p: Printing, stmt: Stmt) -> list[str]:
     """Return the lines of a statement in a scope of its own, indented."""
     with p.names.scope():
-        return [INDENT + line for line in statements(p, stmt)]
+        return indented(statements(p, stmt))
 
 
 def _for(p: Printing, loop: For) -> list[str]:
@@ -200,7 +200,7 @@ def _for(p: Printing, loop: For) -> list[str]:
             name = p.names.define(loop.loop_var, loop.loop_var.name)
             head = f"for {name} in {domain}:"
         p.loops.extend(loops)
-        body = [INDENT + line for line in statements(p, loops[-1].body)]
+        body = indented(statements(p, loops[-1].body))
         del p.loops[-len(loops) :]
         return [head, *body]
 
@@ -286,7 +286,7 @@ def _block(p: Printing, block: SBlock, realize: SBlockRealize | None) -> list[st
             lines.append(f"with {t}.init():")
             lines += _nested(p, block.init)
         lines += statements(p, block.body)
-    return [f"with {t}.sblock({string_text(block.name_hint)}):", *(INDENT + s for s in lines)]
+    return [f"with {t}.sblock({string_text(block.name_hint)}):", *indented(lines)]
 
 
 def _alloc_in_block(p: Printing, buffer: Var) -> str:
