@@ -160,6 +160,21 @@ def test_a_recorder_holds_the_last_of_several_runs(fact):
     assert recorder.dropped == 0
 
 
+def test_a_recorder_drops_as_much_as_it_keeps():
+    recorder = Recorder(limit=10)
+    recorder(FramePushed(0, 0, "f", 0, (number(1),), None))
+    kept = []
+    for step in range(45):
+        recorder(InstructionStarted(step, 0, "f", step))
+        recorder(Jumped(step, 0, step, step + 1))
+        kept.append((recorder.dropped, len(recorder.timeline)))
+    assert kept[19] == (0, 20)
+    assert kept[20] == (10, 11)
+    assert kept[30] == (20, 11)
+    assert kept[44] == (30, 15)
+    assert recorder.timeline.state(30) == MachineState(30, (frame("f", 30, number(1)),))
+
+
 @pytest.mark.parametrize("limit", [0, -3])
 def test_a_recorder_keeps_at_least_one_step(limit):
     with pytest.raises(ValueError, match=f"limit={limit}"):
