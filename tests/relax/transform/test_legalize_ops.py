@@ -306,3 +306,37 @@ def test_every_operator_with_a_legalization_is_called_by_a_case():
     recorded = {case["op"] for case in cases("op_legalized.json")}
     ours = {n for n in Op.list_op_names() if Op.get(n).has_attr("FLegalize")}
     assert ours <= recorded
+
+
+def test_the_same_tensor_twice_says_nothing_about_two_tensors():
+    mod = from_source(
+        """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
+        a = R.subtract(x, x)
+        b = R.subtract(x, y)
+        c = R.subtract(y, x)
+        return c
+"""
+    )
+    text = LegalizeOps()(mod).script()
+    assert kernels(LegalizeOps()(mod)) == ["subtract"]
+    assert "a = R.call_tir(cls.subtract, (x, x)" in text
+    assert "b = R.call_tir(cls.subtract, (x, y)" in text
+    assert "c = R.call_tir(cls.subtract, (y, x)" in text
+
+
+def test_a_tuple_with_one_unknown_shape_stays():
+    mod = from_source(
+        """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor("float32", ndim=2)):
+        z = R.concat((x, y), axis=0)
+        return z
+"""
+    )
+    assert LegalizeOps()(mod) is mod
