@@ -144,6 +144,16 @@ class FuncType(Type):
         if self.params is not None:
             object.__setattr__(self, "params", tuple(self.params))
 
+    @staticmethod
+    def opaque_func(
+        *,
+        ret: Type | None = None,
+        derive_func: Callable[..., Any] | None = None,
+        purity: bool = False,
+    ) -> "FuncType":
+        """Return the type of a function whose parameters are not known."""
+        return FuncType(None, AnyType() if ret is None else ret, purity, derive_func)
+
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class AnyType(Type):

@@ -432,7 +432,7 @@ def _inlined(block: BindingBlock) -> list[BindingBlock]:
             pending.append(binding)
             continue
         for inner in flatten_blocks(value.blocks):
-            if isinstance(inner, kind) or kind is DataflowBlock:
+            if type(inner) is kind or kind is DataflowBlock:
                 # inside a dataflow block plain bindings are outputs of it
                 pending.extend(inner.bindings)
             else:

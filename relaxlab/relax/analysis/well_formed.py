@@ -128,11 +128,11 @@ class _Checker:
                 self.parameter(param)
             for param in func.params:
                 self.type(param.ty)
-            self.purity(func, name, own)
             if not isinstance(func.body, SeqExpr):
                 raise ValueError(f"The body of function {name} must be a SeqExpr")
             self.sequence(func.body)
             self.type(func.ret_ty)
+            self.purity(func, name, own)
         self.name, self.in_dataflow = outer_name, outer_flow
 
     def parameter(self, param: Var) -> None:
