@@ -89,6 +89,7 @@ from relaxlab.relax.op.manipulate import (
     stack,
     tile,
 )
+from relaxlab.relax.op.sampling import multinomial_from_uniform
 from relaxlab.relax.op.search import argmax, argmin, bucketize, where
 from relaxlab.relax.op.set import nonzero, unique
 from relaxlab.relax.op.sorting import argsort, sort, topk
@@ -224,6 +225,7 @@ __all__ = [
     "min",
     "minimum",
     "mod",
+    "multinomial_from_uniform",
     "multiply",
     "negative",
     "nn",

@@ -11,6 +11,7 @@ Examples
 'LegalizeOps'
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ from relaxlab.relax.type import ShapeType, TensorType
 
 __all__ = ["LegalizeOps"]
 
+_LOGGER = logging.getLogger(__name__)
 _APPLY = config_option("relax.transform.apply_legalize_ops", bool)
 
 
@@ -41,8 +43,7 @@ class LegalizeOps(ModulePass):
     skip_ops
         Names of operators to leave alone.
     enable_warning
-        Kept for TVM's signature; a call that stays is no reason to warn here: the code generator
-        names it.
+        Whether to log a warning for an operator that nothing legalizes.
 
     Notes
     -----
@@ -59,7 +60,10 @@ class LegalizeOps(ModulePass):
         if not ctx.config.get(_APPLY, True):
             return mod
         legalizer = _Legalizer(
-            mod, dict(self.customize_legalize_map or {}), frozenset(self.skip_ops or ())
+            mod,
+            dict(self.customize_legalize_map or {}),
+            frozenset(self.skip_ops or ()),
+            self.enable_warning,
         )
         changed = False
         for gvar, func in mod.functions_items():
@@ -75,11 +79,16 @@ class _Legalizer(ExprMutator):
     """Rewrites the calls of one module."""
 
     def __init__(
-        self, mod: IRModule, custom: Mapping[str, LegalizeFunc], skipped: frozenset[str]
+        self,
+        mod: IRModule,
+        custom: Mapping[str, LegalizeFunc],
+        skipped: frozenset[str],
+        warn: bool,
     ) -> None:
         super().__init__(mod)
         self.custom = custom
         self.skipped = skipped
+        self.warn = warn
         self.cache = KernelCache()
 
     def visit_call_(self, op: Call) -> Expr:
@@ -120,6 +129,8 @@ class _Legalizer(ExprMutator):
                 return function
         packed = op.get_attr("FCallPacked")
         if packed is None:
+            if self.warn:
+                _LOGGER.warning("No legalization func for %s is found.", op.name)
             return None
         return lambda bb, c: _call_packed(c, packed)
 
