@@ -62,6 +62,13 @@ def test_most_of_the_recorded_operators_are_covered():
     assert len(OPERATORS) >= 139
 
 
+@pytest.mark.parametrize("case", cases("legalize_modules.json"), ids=lambda case: case["name"])
+def test_recorded_programs(case):
+    mod = legalize(from_source(case["source"]))
+    assert mod.script().rstrip() == case["script"].rstrip()
+    assert LegalizeOps()(mod) is mod
+
+
 #: Recorded modules that come out differently, and why.
 DIFFERENT = {
     "max_bool": "refused by both; our message says what was expected",
