@@ -50,6 +50,7 @@ from relaxlab.relax.op.base import (
     call_tir_inplace,
     call_tir_with_grad,
 )
+from relaxlab.relax.op.shapes import get_shape_of
 from relaxlab.relax.type import ShapeType, TensorType
 
 __all__ = [
@@ -104,6 +105,7 @@ __all__ = [
     "frontend",
     "get_default_pipeline",
     "get_pipeline",
+    "get_shape_of",
     "op",
     "prim_value",
     "register_pipeline",

@@ -26,9 +26,11 @@ from types import TracebackType
 from typing import Any
 
 from relaxlab.errors import InternalError
+from relaxlab.ir.attrs import Attrs
 from relaxlab.ir.expr import Call, Expr, GlobalVar, Tuple, Var
 from relaxlab.ir.module import BaseFunc, IRModule
 from relaxlab.ir.node import structural_equal, structural_hash
+from relaxlab.ir.op import Op
 from relaxlab.ir.sym import Analyzer
 from relaxlab.ir.type import Type
 from relaxlab.relax.call_te import call_te
@@ -373,6 +375,19 @@ class BlockBuilder:
             primfunc_name_hint=primfunc_name_hint,
             primfunc_attrs=primfunc_attrs,
         )
+
+    def call_te_with_grad(
+        self,
+        func: Callable[..., Any],
+        *args: Any,
+        te_grad_name: str,
+        te_grad_kwargs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Call:
+        """:meth:`call_te`, with the name of the te function that computes the gradient."""
+        call = self.call_te(func, *args, **kwargs)
+        attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": dict(te_grad_kwargs or {})}
+        return Call(Op.get("relax.call_tir_with_grad"), call.args, Attrs(attrs), call.ty_args)
 
     def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
         """Emit :meth:`call_te`."""

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from relaxlab import relax, script, te
+from relaxlab import relax, script, te, topi
 from relaxlab.errors import InternalError
 from relaxlab.ir import IRModule, Var
 from relaxlab.relax import op
@@ -238,6 +238,20 @@ def test_argument_tuple_of_a_kernel_call_is_looked_up_where_it_is_bound() -> Non
         assert isinstance(value, relax.Call)
         assert value.args[1].fields == (x,)
         bb.emit_func_output(out)
+    relax.analysis.well_formed(bb.get())
+
+
+def test_call_with_a_gradient_keeps_the_name_of_the_gradient() -> None:
+    x = tensor("x", 4)
+    bb = relax.BlockBuilder()
+    with bb.function("f", [x]):
+        call = bb.call_te_with_grad(
+            topi.identity, x, te_grad_name="grad_of_identity", primfunc_name_hint="copy"
+        )
+        assert call.attrs is not None
+        assert call.attrs.te_grad_name == "grad_of_identity"
+        bb.emit_func_output(bb.emit(call))
+    assert [g.name_hint for g in bb.get()] == ["copy", "f"]
     relax.analysis.well_formed(bb.get())
 
 

@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from relaxlab.errors import InternalError
 from relaxlab.ir.expr import EXPR_OPERATORS, Expr, TupleGetItem
+from relaxlab.ir.type import TupleType
 from relaxlab.relax.op import binary, unary
 
 __all__: list[str] = []
@@ -49,6 +51,10 @@ def _refuse(name: str) -> Callable[..., Expr]:
 def _getitem(value: Expr, index: Any) -> Expr:
     if isinstance(index, tuple):
         raise IndexError("A Relax expression requires exactly one index")
+    if value.ty is not None and not isinstance(value.ty, TupleType):
+        raise InternalError(
+            f"The type of Tuple must be TupleType, but expression {value} has type {value.ty!r}"
+        )
     return TupleGetItem(value, int(index))
 
 

@@ -18,7 +18,7 @@ from relaxlab.relax.shape import ShapeExpr
 from relaxlab.relax.type import ShapeType, TensorType
 from relaxlab.runtime.dtype import DataType
 
-__all__ = ["shape_of", "shape_to_tensor", "size", "tensor_to_shape"]
+__all__ = ["get_shape_of", "shape_of", "shape_to_tensor", "size", "tensor_to_shape"]
 
 _INT64 = DataType("int64")
 
@@ -40,6 +40,14 @@ _SHAPE_OF = declare("shape_of", ("input",), _infer_shape_of)
 def shape_of(expr: Expr) -> Call:
     """The shape of a tensor."""
     return call_op(_SHAPE_OF, expr)
+
+
+def get_shape_of(expr: Expr) -> Expr:
+    """The shape of a tensor: written out if its type does so, else a call of :func:`shape_of`."""
+    ty = expr.ty
+    if isinstance(ty, TensorType) and ty.shape is not None:
+        return ty.shape
+    return shape_of(expr)
 
 
 def _infer_shape_to_tensor(call: Call, ctx: InferenceContext) -> Type:

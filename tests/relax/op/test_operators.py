@@ -255,6 +255,35 @@ def test_formats_are_strings() -> None:
         infer(op.assert_op(relax.Var("a", relax.AnyType())))
 
 
+def test_allocation_operators_have_tvms_argument_order() -> None:
+    size, storage = relax.ShapeExpr([64]), relax.Var("s", relax.AnyType())
+    calls = [
+        op.vm.alloc_storage(size, 0, "uint8"),
+        op.vm.alloc_tensor(storage, 0, (2, N), "float32"),
+        op.memory.alloc_storage(size, 0, "global", "uint8"),
+        op.memory.alloc_tensor(storage, 0, (2, N), "float32"),
+        op.builtin.alloc_tensor((2, N), "float32", 0),
+    ]
+    assert [str(call).splitlines()[-1] for call in calls] == [
+        'R.vm.alloc_storage(R.shape([64]), 0, R.dtype("uint8"), R.str("global"))',
+        'R.vm.alloc_tensor(s, 0, R.shape([2, n]), R.dtype("float32"), 0)',
+        'R.memory.alloc_storage(R.shape([64]), 0, R.str("global"), R.dtype("uint8"))',
+        'R.memory.alloc_tensor(s, 0, R.shape([2, n]), R.dtype("float32"), 0)',
+        'R.builtin.alloc_tensor(R.shape([2, n]), R.dtype("float32"), 0, R.str("global"))',
+    ]
+    types = [infer(call) for call in calls]
+    tensor_type = 'R.Tensor((2, n), dtype="float32")'
+    assert types == ["R.Any", tensor_type, "R.Any", tensor_type, tensor_type]
+    with pytest.raises(TypeError, match="expects argument 3 to be a dtype"):
+        infer(relax.Call(calls[1].op, (*calls[1].args[:3], size, size)))
+
+
+def test_shape_of_a_tensor_as_an_expression() -> None:
+    x = tensor(2, N)
+    assert relax.get_shape_of(x) is x.ty.shape  # type: ignore[union-attr]  # a tensor type
+    assert str(relax.get_shape_of(unknown(2))) == "R.shape_of(x)"
+
+
 def test_placement() -> None:
     device = VDevice(Target("llvm"))
     moved = op.to_vdevice(tensor(4), device)

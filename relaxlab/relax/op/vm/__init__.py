@@ -27,23 +27,22 @@ __all__ = ["alloc_storage", "alloc_tensor", "call_tir_dyn", "kill_object"]
 
 _ALLOC_STORAGE = declare(
     "vm.alloc_storage",
-    ("size", "dtype", "runtime_device_index", "storage_scope"),
+    ("size", "runtime_device_index", "dtype", "storage_scope"),
     infer_any,
     TAllocator=True,
 )
 
 
 def alloc_storage(
-    size: Any,
+    shape: Any,
     runtime_device_index: Any,
     dtype: DataType | str | Expr,
     storage_scope: str | Expr = "global",
 ) -> Call:
-    """A storage of ``size`` bytes (a shape of one dimension)."""
+    """A storage; ``shape`` is its size in bytes, a shape of one dimension."""
     return call_op(
         _ALLOC_STORAGE,
-        to_shape(size),
-        # not in the order of the declared names: TVM's operator is called so
+        to_shape(shape),
         convert_to_expr(runtime_device_index),
         to_dtype_expr(dtype),
         convert_to_expr(storage_scope),
