@@ -46,6 +46,22 @@ class BaseFunc(Expr):
             return self
         return replace(self, attrs=self.func_attrs.without_attr(key))
 
+    def script(
+        self,
+        *,
+        name: str | None = None,
+        show_meta: bool = False,
+        extra_config: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Return the function as TVMScript; see :meth:`IRModule.script`."""
+        return PRINTERS.get("script")(
+            self, name=name, show_meta=show_meta, extra_config=extra_config
+        )
+
+    def show(self) -> None:
+        """Print the function as TVMScript."""
+        print(self.script())  # noqa: T201  # showing is what it is for
+
 
 class IRModule:
     """Functions by global variable, in order of insertion, with attributes and global infos.
@@ -190,13 +206,31 @@ class IRModule:
         right = (tuple(other._by_name[n] for n in names), tuple(other[n] for n in names))
         return structural_equal(_Module(*left), _Module(*right), map_free_vars)
 
-    def script(self, *, show_meta: bool = False, name: str = "Module") -> str:
-        """Return the module as TVMScript."""
-        return PRINTERS.get("script")(self, show_meta=show_meta, name=name)
+    def script(
+        self,
+        *,
+        name: str = "Module",
+        show_meta: bool = False,
+        extra_config: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Return the module as TVMScript.
+
+        Parameters
+        ----------
+        name
+            Name of the class.
+        show_meta
+            Whether constants without a text of their own are written out at the end.
+        extra_config
+            More options of the printer: ``{"script.use_pep695": True}``.
+        """
+        return PRINTERS.get("script")(
+            self, name=name, show_meta=show_meta, extra_config=extra_config
+        )
 
     def show(self) -> None:
         """Print the module as TVMScript."""
-        print(self.script())
+        print(self.script())  # noqa: T201  # showing is what it is for
 
     def __str__(self) -> str:
         return self.script()

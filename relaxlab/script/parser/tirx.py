@@ -12,7 +12,7 @@ from typing import Any
 
 from relaxlab.ir import prim_ops
 from relaxlab.ir.attrs import DictAttrs
-from relaxlab.ir.expr import Call, Expr, GlobalVar, StringImm, Var
+from relaxlab.ir.expr import Call, Expr, GlobalVar, Var
 from relaxlab.ir.global_info import VDevice
 from relaxlab.ir.node import Node, children, structural_equal
 from relaxlab.ir.prim import Add, IntImm, Ramp, Range, TensorLoad, TensorRegion
@@ -100,6 +100,7 @@ class KernelParser(Evaluator):
         self.attrs: dict[str, Any] = {}
         self.blocks: list[_Block] = []
         self.loops: dict[Var, Range] = {}
+        self.whole_body: list[ast.stmt] = []
 
     # ------------------------------------------------------------ functions
 
@@ -114,6 +115,7 @@ class KernelParser(Evaluator):
                 if not isinstance(param.ty, BufferType | PrimType | PointerType):
                     raise self.error(arg, f"a kernel has no parameter of type {param.ty}")
             self.blocks.append(_Block("root"))
+            self.whole_body = [each for each in node.body if not _is_declaration(each)]
             body = self._sequence(self.statements(node.body), node)
             root = self.blocks.pop()
         if not options.get("private"):
@@ -236,7 +238,7 @@ class KernelParser(Evaluator):
         span = self.source.span(node)
         match value:
             case parts.FuncAttr():
-                self.attrs.update(_plain_attrs(value.attrs))
+                self.attrs.update(_frozen(value.attrs))
             case parts.Where():
                 self.blocks[-1].predicate = value.predicate
             case parts.Reads():
@@ -244,7 +246,7 @@ class KernelParser(Evaluator):
             case parts.Writes():
                 self.blocks[-1].writes = self._regions(value.regions, node)
             case parts.BlockAttr():
-                self.blocks[-1].attrs.update(_block_attrs(value.attrs))
+                self.blocks[-1].attrs.update(_frozen(value.attrs))
             case parts.Eval():
                 return [Evaluate(self._to_scalar(value.value, node), span=span)]
             case parts.Store():
@@ -305,6 +307,8 @@ class KernelParser(Evaluator):
             case parts.Decl():
                 buffer = self._buffer(node, name, value.buffer)
                 self._define(target, name, buffer)
+                if value.data is None:
+                    return [AllocBuffer(buffer, span=span)]
                 return [DeclBuffer(buffer, value.data, span=span)]
             case parts.MatchBuffer():
                 self._match_buffer(node, target, value)
@@ -492,7 +496,7 @@ class KernelParser(Evaluator):
                 index = Var("", low.ty)
                 domain = Range(low, extent)
                 binding = IterVar(domain, index, IterVarType.THREAD_INDEX, part.thread)
-            annotations = _block_attrs(part.annotations)
+            annotations = _frozen(part.annotations)
             body = For(var, low, extent, part.kind, body, binding, annotations, span=span)
         return body
 
@@ -542,7 +546,7 @@ class KernelParser(Evaluator):
             body = self._sequence(self.statements(node.body), node)
         self.blocks.pop()
         reads, writes = block.reads, block.writes
-        if (reads is None or writes is None) and not self._is_root(block):
+        if (reads is None or writes is None) and not self._is_whole_body(node, block):
             found = access_regions(body, block.init)
             reads = found[0] if reads is None else reads
             writes = found[1] if writes is None else writes
@@ -562,9 +566,9 @@ class KernelParser(Evaluator):
         predicate = _TRUE if block.predicate is None else block.predicate
         return SBlockRealize(tuple(block.values), predicate, made, span=span)
 
-    def _is_root(self, block: _Block) -> bool:
-        """Whether a block is the outermost one, whose regions are not looked for."""
-        return len(self.blocks) == 1 and not block.axes and not self.loops
+    def _is_whole_body(self, node: ast.With, block: _Block) -> bool:
+        """Whether a block is the root that the function writes out; its regions stay empty."""
+        return not block.axes and self.whole_body == [node]
 
     def _axis(self, node: ast.stmt, target: ast.Name, part: parts.Axes) -> None:
         kind, domain, value = part.axes[0]
@@ -575,7 +579,8 @@ class KernelParser(Evaluator):
                 raise self.error(node, f"T.axis.remap needs loop variables, got {bound}")
             rng = loop
         elif isinstance(domain, tuple | list):
-            rng = _range_between(*domain)
+            start = prim_ops.as_operand(domain[0])
+            rng = Range(start, _range_between(*domain).extent)
         else:
             extent = prim_ops.as_operand(domain)
             rng = Range(IntImm(extent.dtype, 0), extent)
@@ -651,7 +656,9 @@ class KernelParser(Evaluator):
             if each.step not in (None, 1):
                 raise self.error(node, "Buffer slices with a non-unit step are not supported")
             stop = extent if each.stop is None else each.stop
-            ranges.append(_range_between(0 if each.start is None else each.start, stop))
+            start = IntImm(_INT32, 0) if each.start is None else prim_ops.as_operand(each.start)
+            # as in TVM, a literal start keeps its own dtype
+            ranges.append(Range(start, _range_between(start, stop).extent))
         return tuple(ranges)
 
     def attribute(self, node: ast.Attribute, value: Any) -> Any:
@@ -746,27 +753,23 @@ def _is_one(expr: Expr) -> bool:
     return isinstance(expr, IntImm) and expr.value == 1
 
 
-def _plain(value: Any) -> Any:
-    """Return a literal as the Python value that attributes hold."""
-    match value:
-        case IntImm():
-            return bool(value.value) if value.dtype.is_bool else value.value
-        case StringImm():
-            return value.value
-        case list() | tuple():
-            return tuple(_plain(item) for item in value)
-        case Mapping():
-            return {str(key): _plain(item) for key, item in value.items()}
-        case _:
-            return value
+def _is_declaration(node: ast.stmt) -> bool:
+    """Whether a statement of a kernel's body belongs to its head."""
+    value = getattr(node, "value", None)
+    if isinstance(value, ast.Constant):
+        return True
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+        return isinstance(node, ast.Assign) and isinstance(value, ast.Tuple)
+    return value.func.attr in ("func_attr", "match_buffer") or not (value.args or value.keywords)
 
 
-def _plain_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(key): _plain(value) for key, value in attrs.items()}
-
-
-def _block_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(key): tuple(v) if isinstance(v, list) else v for key, v in attrs.items()}
+def _frozen(value: Any) -> Any:
+    """Return an attribute's value with tuples for lists, as attributes hold it."""
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, Mapping):
+        return {str(key): _frozen(item) for key, item in value.items()}
+    return value
 
 
 def _attr_node(owner: Any) -> Any:

@@ -371,7 +371,8 @@ def _select(p: Printing, expr: Select) -> tuple[str, int]:
 def _let(p: Printing, expr: Let) -> tuple[str, int]:
     value = scalar(p, expr.value)
     with p.names.scope():
-        name = p.names.define(expr.var, expr.var.name)
+        # the variable may have a name outside as well: ``T.Let(n, where={n: n + 1})``
+        name = p.names.find(expr.var) or p.names.define(expr.var, expr.var.name)
         return f"{p.mark('T')}.Let({scalar(p, expr.body)}, where={{{name}: {value}}})", ATOM
 
 

@@ -4,6 +4,7 @@
 Both are what ``IRModule.script`` and ``repr`` find in the printers' registry.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from relaxlab.ir.expr import Call, Expr, GlobalVar, Tuple, TupleGetItem
@@ -43,7 +44,7 @@ def script(
     *,
     show_meta: bool = False,
     name: str | None = None,
-    use_pep695: bool = False,
+    extra_config: Mapping[str, Any] | None = None,
 ) -> str:
     """Return a module or a function as TVMScript, anything else as ``str`` shows it.
 
@@ -56,11 +57,15 @@ def script(
         comment says that they are missing.
     name
         Name of the class (default ``Module``) or of the function.
-    use_pep695
-        Write symbolic variables as ``def main[n](...)`` (Python 3.12 and later) instead of
-        ``n = TypeVar("n")``.
+    extra_config
+        ``"script.use_pep695": True`` writes symbolic variables as ``def main[n](...)`` (Python
+        3.12 and later) instead of ``n = TypeVar("n")``. It is off by default, so that the text
+        does not depend on the version of Python.
     """
-    p = Printing(use_pep695=use_pep695)
+    options = dict(extra_config or {})
+    p = Printing(use_pep695=bool(options.pop("script.use_pep695", False)))
+    if options:
+        raise ValueError(f"unknown printer options: {', '.join(sorted(options))}")
     if isinstance(node, IRModule):
         p.module, p.module_name = node, name or "Module"
         lines = _module(p, node)

@@ -206,28 +206,23 @@ def _says_its_type(ty: Type, value: Expr) -> bool:
 
 def choice(p: Printing, each: If, var: Var | None = None) -> list[str]:
     """Return the lines of an If; its value is bound to ``var`` in both branches."""
-    lines = [f"if {expression(p, each.cond)}:"]
-    lines += _branch(p, each.true_branch, var)
-    lines.append("else:")
-    lines += _branch(p, each.false_branch, var)
+    condition = expression(p, each.cond)
+    target = ""
     if var is not None:
-        p.names.define(var, var.name)
-    return lines
+        annotation = "" if var.ty is None else f": {type_text(p, var.ty)}"
+        target = f"{p.names.define(var, var.name)}{annotation} = "
+    lines = [f"if {condition}:", *_branch(p, each.true_branch, target)]
+    return [*lines, "else:", *_branch(p, each.false_branch, target)]
 
 
-def _branch(p: Printing, branch: Expr, var: Var | None) -> list[str]:
+def _branch(p: Printing, branch: Expr, target: str) -> list[str]:
     pending, p.pending = p.pending, []
     body = branch if isinstance(branch, SeqExpr) else SeqExpr((), branch)
     with p.names.scope():
-        if var is None:
-            lines = seq(p, body)
+        if target:
+            lines = _body(p, body, lambda text: target + text, _bound_value)
         else:
-            annotation = "" if var.ty is None else f": {type_text(p, var.ty)}"
-
-            def finish(text: str) -> str:
-                return f"{p.names.define(var, var.name)}{annotation} = {text}"
-
-            lines = _body(p, body, finish, _bound_value)
+            lines = seq(p, body)
     p.pending = pending
     return indented(lines)
 

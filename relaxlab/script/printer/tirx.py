@@ -224,9 +224,12 @@ def _is_plain(loop: For) -> bool:
         loop.kind is ForKind.SERIAL
         and loop.thread_binding is None
         and not loop.annotations
-        and isinstance(loop.min, IntImm)
-        and loop.min.value == 0
+        and _is_literal_zero(loop.min)
     )
+
+
+def _is_literal_zero(expr: Expr) -> bool:
+    return isinstance(expr, IntImm) and expr.value == 0
 
 
 def _mentions(node: Node, variables: set[Var]) -> bool:
@@ -243,7 +246,7 @@ _LOOP_KINDS = {
 
 
 def _domain(p: Printing, loop: For) -> str:
-    if isinstance(loop.min, IntImm) and loop.min.value == 0:
+    if _is_literal_zero(loop.min):
         parts = [scalar(p, loop.extent)]
     else:
         parts = [scalar(p, loop.min), scalar(p, add(loop.min, loop.extent))]
@@ -341,15 +344,17 @@ def _is_remap(p: Printing, iter_var: IterVar, value: Expr) -> bool:
         return False
     for loop in p.loops:
         if loop.loop_var is value:
-            return structural_equal(loop.min, iter_var.dom.min) and structural_equal(
-                loop.extent, iter_var.dom.extent
+            return (
+                _is_literal_zero(iter_var.dom.min)
+                and structural_equal(loop.min, iter_var.dom.min)
+                and structural_equal(loop.extent, iter_var.dom.extent)
             )
     return False
 
 
 def _axis(p: Printing, iter_var: IterVar, value: Expr | None) -> str:
     low, extent = iter_var.dom.min, iter_var.dom.extent
-    if isinstance(low, IntImm) and low.value == 0:
+    if _is_literal_zero(low):
         domain = scalar(p, extent)
     else:
         domain = f"({scalar(p, low)}, {scalar(p, add(low, extent))})"
@@ -367,7 +372,14 @@ def _buffer_store(p: Printing, store: BufferStore) -> list[str]:
 
 
 def _seq(p: Printing, stmt: SeqStmt) -> list[str]:
-    return [line for part in stmt.seq for line in statements(p, part)]
+    lines = []
+    last = len(stmt.seq) - 1
+    for index, part in enumerate(stmt.seq):
+        if isinstance(part, AttrStmt) and index != last:
+            lines += _enclosed(p, part)
+        else:
+            lines += statements(p, part)
+    return lines
 
 
 def _if_then_else(p: Printing, stmt: IfThenElse) -> list[str]:
@@ -413,12 +425,26 @@ def _assert(p: Printing, stmt: AssertStmt) -> list[str]:
 
 
 def _attr(p: Printing, stmt: AttrStmt) -> list[str]:
+    """Print a region that reaches to the end of the statements around it."""
+    head, name, body = _region_head(p, stmt)
+    return [f"{name} = {head}" if name else head, *statements(p, body)]
+
+
+def _enclosed(p: Printing, stmt: AttrStmt) -> list[str]:
+    """Print a region that ends before other statements do."""
+    with p.names.scope():
+        head, name, body = _region_head(p, stmt)
+        return [f"with {head} as {name}:" if name else f"with {head}:", *_nested(p, body)]
+
+
+def _region_head(p: Printing, stmt: AttrStmt) -> tuple[str, str, Stmt]:
+    """Return what opens a region, the name it gives to a thread index, and the statements."""
     t = p.mark("T")
     if isinstance(stmt.node, IterVar) and stmt.attr_key == "thread_extent":
         extent = scalar(p, stmt.value)
         name = p.names.define(stmt.node.var, stmt.node.var.name)
         tag = string_text(stmt.node.thread_tag)
-        return [f"{name} = {t}.launch_thread({tag}, {extent})", *statements(p, stmt.body)]
+        return f"{t}.launch_thread({tag}, {extent})", name, stmt.body
     pairs: dict[str, Expr] = {}
     inner: Stmt = stmt
     while isinstance(inner, AttrStmt) and _is_zero(inner.node) and inner.attr_key not in pairs:
@@ -426,10 +452,9 @@ def _attr(p: Printing, stmt: AttrStmt) -> list[str]:
         inner = inner.body
     if pairs:
         text = ", ".join(f"{string_text(key)}: {value_text(p, v)}" for key, v in pairs.items())
-        return [f"{t}.attr({{{text}}})", *statements(p, inner)]
+        return f"{t}.attr({{{text}}})", "", inner
     node, value = value_text(p, stmt.node), value_text(p, stmt.value)
-    line = f"{t}.attr({node}, {string_text(stmt.attr_key)}, {value})"
-    return [line, *statements(p, stmt.body)]
+    return f"{t}.attr({node}, {string_text(stmt.attr_key)}, {value})", "", stmt.body
 
 
 def _is_zero(node: object) -> bool:
