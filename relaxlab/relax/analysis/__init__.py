@@ -9,6 +9,7 @@ from relaxlab.relax.analysis.bindings import (
 )
 from relaxlab.relax.analysis.purity import contains_impure_call
 from relaxlab.relax.analysis.recursion import detect_recursion
+from relaxlab.relax.analysis.reshape_pattern import has_reshape_pattern
 from relaxlab.relax.analysis.variables import (
     all_global_vars,
     all_vars,
@@ -46,6 +47,7 @@ __all__ = [
     "free_vars",
     "get_static_type",
     "get_var2val",
+    "has_reshape_pattern",
     "name_to_binding",
     "post_order_visit",
     "remove_all_unused",

@@ -36,6 +36,7 @@ from relaxlab.relax.transform.pass_base import (
     function_pass,
 )
 from relaxlab.relax.transform.remove_purity_checking import RemovePurityChecking
+from relaxlab.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from relaxlab.relax.transform.static_plan_block_memory import StaticPlanBlockMemory
 from relaxlab.relax.transform.to_non_dataflow import ToNonDataflow
 from relaxlab.relax.transform.vm_shape_lower import VMShapeLower
@@ -63,6 +64,7 @@ __all__ = [
     "PassContext",
     "PassInfo",
     "RemovePurityChecking",
+    "RewriteDataflowReshape",
     "Sequential",
     "StaticPlanBlockMemory",
     "ToNonDataflow",

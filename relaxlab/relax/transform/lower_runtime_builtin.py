@@ -24,6 +24,7 @@ from relaxlab.ir import (
     Op,
     PassContext,
     StringImm,
+    Target,
     Tuple,
     TupleType,
     Type,
@@ -81,11 +82,17 @@ def _to_vdevice(call: Call) -> Expr:
     target: VDevice = call.attrs.dst_vdevice
     args = (
         call.args[0],
-        _int64(device(target.target.kind.name).device_type),
+        _int64(_device_type(target.target)),
         _int64(target.vdevice_id),
         StringImm(target.memory_scope),
     )
     return _packed("vm.builtin.to_device", args, _typed(call))
+
+
+def _device_type(target: Target) -> int:
+    """Return DLPack's number of the kind of device that a target is for."""
+    kind = "cpu" if "cpu" in target.keys else target.kind.name
+    return device(kind).dlpack_device_type()
 
 
 def _make_closure(call: Call) -> Expr:

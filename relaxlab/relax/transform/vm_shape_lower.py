@@ -104,7 +104,7 @@ class _Lowerer(ExprMutator):
         blocks += [self.visit_binding_block(block) for block in func.body.blocks]
         builder.begin_block(is_dataflow=False)
         result = builder.normalize_argument(self.visit_expr(func.body.body))
-        where = f"ErrorContext(fn={gvar.name_hint}, loc=return, annotation={func.ret_ty}) "
+        where = f"ErrorContext(fn={gvar.name_hint}, loc=return, annotation={func.ret_ty!r}) "
         self.match(self.check(func.ret_ty, result, self.context(where), always=False))
         blocks.append(builder.end_block())
         builder.end_scope()
@@ -135,7 +135,7 @@ class _Lowerer(ExprMutator):
                 continue  # a weight of fixed shape is trusted
             where = (
                 f"ErrorContext(fn={name}, loc=param[{i}], param={param.name}, "
-                f"annotation={param.ty}) "
+                f"annotation={param.ty!r}) "
             )
             todo += self.check(param.ty, param, self.context(where), always=True)
         self.match(todo)
@@ -320,7 +320,7 @@ class _Lowerer(ExprMutator):
 
     def visit_match_cast_(self, binding: MatchCast) -> None:
         value = self.builder.normalize_argument(self.visit_cast_value(binding.value))
-        context = self.context(f"ErrorContext(match_cast, ty={binding.ty}) ")
+        context = self.context(f"ErrorContext(match_cast, ty={binding.ty!r}) ")
         self.match(self.check(binding.ty, value, context, always=False))
         if value is not binding.value:
             binding = MatchCast(binding.var, value, binding.ty, span=binding.span)
