@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import relaxlab as tvm
 from relaxlab import relax, te, tirx, topi
 from relaxlab.ir import PrimType
@@ -20,6 +22,48 @@ def document(name: str) -> dict[str, Any]:
     """Return a recorded file."""
     loaded: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
     return loaded
+
+
+def cases() -> list[str]:
+    """Return the names of the recorded modules."""
+    return sorted(path.stem for path in (GOLDEN / "modules").glob("*.txt"))
+
+
+def source(name: str) -> str:
+    """Return the TVMScript of a recorded module."""
+    return (GOLDEN / "modules" / f"{name}.txt").read_text()
+
+
+def script_of(doc: dict[str, Any], ids: list[int] | str) -> str:
+    """Return a recorded script: the pieces of text that its indices name, joined."""
+    return ids if isinstance(ids, str) else "".join(doc["chunks"][i] for i in ids)
+
+
+def scripts(name: str, pipeline: str = "default_build") -> list[tuple[str, str]]:
+    """Return (pass, script after it) of a recorded module, the parsed one first."""
+    doc = document(name)
+    steps = [*doc["pre_passes"], *doc[pipeline]["passes"]]
+    return [
+        ("parsed", script_of(doc, doc["parsed"])),
+        *((step["name"], script_of(doc, step["script"])) for step in steps),
+    ]
+
+
+def decode(record: dict[str, Any]) -> Any:
+    """Return a recorded argument or result: a NumPy array, a tuple, a shape, a Python value."""
+    match record["kind"]:
+        case "tensor":
+            dtype = tvm.DataType(record["dtype"]).numpy()
+            values = [float(v) if isinstance(v, str) else v for v in record["values"]]
+            return np.array(values, dtype).reshape(record["shape"])
+        case "tuple":
+            return tuple(decode(field) for field in record["fields"])
+        case "shape":
+            return tvm.runtime.ShapeTuple(record["values"])
+        case "float":
+            return float(record["value"])
+        case _:
+            return record["value"]
 
 
 def names() -> dict[str, Any]:
