@@ -96,7 +96,7 @@ class _Prover:
                 return False
             last, written = written, self.analyzer.simplify(prim_ops.floordiv(written, size))
         # nothing is left, so no element was wrapped around to the front
-        return self.analyzer.can_prove_equal(digit, last)
+        return self.analyzer.can_prove_equal(digit, self.reduced(last))
 
     def reduced(self, expr: Expr) -> Expr:
         """Simplify, dropping remainders that change nothing and quotients that are nothing."""
