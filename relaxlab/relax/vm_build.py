@@ -24,7 +24,8 @@ Examples
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relaxlab import codegen
+from relaxlab.codegen import build as build_kernels
+from relaxlab.codegen import default_target
 from relaxlab.ir import IRModule, Pass, Target
 from relaxlab.relax import codegen_vm
 from relaxlab.relax.exec_builder import ExecBuilder
@@ -77,7 +78,7 @@ def build(
     InternalError
         If the module cannot be lowered; the message names function and operator.
     """
-    chosen = codegen.default_target() if target is None else Target(target)
+    chosen = default_target() if target is None else Target(target)
     pipeline = _relax_pipeline(relax_pipeline, chosen)
     if pipeline is not None:
         with chosen:
@@ -128,7 +129,7 @@ def _vmlink(
     if tir_mod is not None:
         if isinstance(tir_pipeline, Pass):
             tir_mod = tir_pipeline(tir_mod)
-        ex.import_module(codegen.build(tir_mod, target))
+        ex.import_module(build_kernels(tir_mod, target))
     for library in ext_libs:
         ex.import_module(library)
     return ex
