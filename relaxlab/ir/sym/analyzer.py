@@ -106,10 +106,14 @@ class Analyzer:
         self._bounds.update(var, known.intersect(at_least))
 
     @contextmanager
-    def constraint_scope(self, condition: Expr) -> Iterator[None]:
-        """Assume a condition inside ``with``."""
-        leave_bounds = self._bounds.enter(condition)
-        leave_modular = self._modular.enter(condition)
+    def constraint_scope(self, condition: Expr, *, literally: bool = False) -> Iterator[None]:
+        """Assume a condition inside ``with``.
+
+        ``literally``: only where it is written again; nothing else follows from it.
+        """
+        assumed: Expr = prim_ops.const(True) if literally else condition
+        leave_bounds = self._bounds.enter(assumed)
+        leave_modular = self._modular.enter(assumed)
         literals = _conjuncts(condition)
         for simplifier in (self._rewrite, self._canonical):
             simplifier.literal_constraints.extend(literals)

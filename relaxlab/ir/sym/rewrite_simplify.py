@@ -78,7 +78,9 @@ class Knowledge(Protocol):
     def can_prove_equal(self, lhs: Expr, rhs: Expr) -> bool:
         """Whether two expressions are equal for sure."""
 
-    def constraint_scope(self, condition: Expr) -> AbstractContextManager[None]:
+    def constraint_scope(
+        self, condition: Expr, *, literally: bool = False
+    ) -> AbstractContextManager[None]:
         """Assume a condition inside ``with``."""
 
 
@@ -429,7 +431,8 @@ class RewriteSimplifier:
                 return self.visit(expr.args[1] if condition.value else expr.args[2])
             with self.knowledge.constraint_scope(condition):
                 true_value = self.visit(expr.args[1])
-            with self.knowledge.constraint_scope(self._negate(condition)):
+            # unlike a Select, TVM bounds nothing by the negated condition here
+            with self.knowledge.constraint_scope(self._negate(condition), literally=True):
                 false_value = self.visit(expr.args[2])
             args = (condition, true_value, false_value)
             if all(x is y for x, y in zip(args, expr.args, strict=True)):
