@@ -26,7 +26,7 @@ from typing import Any
 from relaxlab.ir.expr import Expr, Var
 from relaxlab.ir.node import DEFINES, IGNORED, Node
 from relaxlab.ir.source import Span
-from relaxlab.ir.type import PrimType, Type
+from relaxlab.ir.type import PRINTERS, PrimType, Type
 from relaxlab.runtime.dtype import DataType
 
 __all__ = [
@@ -336,6 +336,10 @@ class Range(Node):
     extent: Expr
     span: Span | None = field(metadata=IGNORED, default=None, kw_only=True)
 
+    def __repr__(self) -> str:
+        printer = PRINTERS.find("repr")
+        return printer(self) if printer else f"<{type(self).__name__}>"
+
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class TensorRegion(Node):
@@ -346,3 +350,7 @@ class TensorRegion(Node):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "region", tuple(self.region))
+
+    def __repr__(self) -> str:
+        printer = PRINTERS.find("repr")
+        return printer(self) if printer else f"<{type(self).__name__}>"

@@ -150,7 +150,8 @@ class BindingBlock(Node):
         object.__setattr__(self, "bindings", tuple(self.bindings))
 
     def __repr__(self) -> str:
-        return "\n".join(map(repr, self.bindings))
+        printer = PRINTERS.find("repr")
+        return printer(self) if printer else f"<{type(self).__name__}>"
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

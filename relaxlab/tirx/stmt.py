@@ -101,6 +101,10 @@ class IterVar(Node):
     iter_type: IterVarType = IterVarType.DATA_PAR
     thread_tag: str = ""
 
+    def __repr__(self) -> str:
+        printer = PRINTERS.find("repr")
+        return printer(self) if printer else f"<{type(self).__name__}>"
+
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class For(Stmt):
@@ -121,6 +125,10 @@ class MatchBufferRegion(Node):
 
     buffer: Var = field(metadata=DEFINES)
     source: TensorRegion
+
+    def __repr__(self) -> str:
+        printer = PRINTERS.find("repr")
+        return printer(self) if printer else f"<{type(self).__name__}>"
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

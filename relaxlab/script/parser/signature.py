@@ -7,6 +7,7 @@ function.
 
 import ast
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from relaxlab.errors import DiagnosticError
@@ -44,12 +45,15 @@ class Signature:
         self.devices = devices
         self.symbols: dict[str, Var] = {}
         self.scalars: dict[str, Var] = {}
+        #: Dtypes that the body gives to names: ``o = T.int32()``.
+        self.declared: dict[str, PrimType] = {}
         #: Whether a string may be a dimension: in a signature, not in a body.
         self.strings_allowed = True
 
     def parse(self, node: ast.FunctionDef) -> tuple[list[Var], Type | None]:
         """Return the parameters of a function, named in its scope, and the declared result type."""
         arguments = node.args.args
+        self.declared = _declared_dtypes(node)
         if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.defaults:
             raise self.error(node, "a function of a program has plain parameters only")
         for name in self.evaluator.source.type_params.get(node.lineno, ()):
@@ -104,7 +108,7 @@ class Signature:
         """Return the variable of a name, a new one if the function has none."""
         known = self._known(name)
         if known is None:
-            known = self.symbols[name] = Var(name, _INT64)
+            known = self.symbols[name] = Var(name, self.declared.get(name, _INT64))
             self.scope.define(name, known)
         return known
 
@@ -151,6 +155,22 @@ class Signature:
             return annotation.make(self)
         except (*FAILURES, NameError) as failure:
             raise self.evaluator.error(node, str(failure)) from failure
+
+
+def _declared_dtypes(node: ast.FunctionDef) -> dict[str, PrimType]:
+    """Return the dtypes of names that a body declares with ``name = T.<dtype>()``."""
+    found = {}
+    for statement in node.body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Attribute(attr=dtype), args=[], keywords=[]),
+            ):
+                with suppress(ValueError):  # another function of that form
+                    found[name] = PrimType(DataType(dtype))
+            case _:
+                pass
+    return found
 
 
 def _may_be_scalar(node: ast.expr) -> bool:

@@ -168,7 +168,7 @@ def _signature_dimension(p: Printing, dim: Expr) -> str:
     quoted = False
     for var in _variables(dim):
         if any(var in function.type_vars for function in p.functions):
-            quoted = quoted or var is not dim
+            quoted = quoted or (var is not dim and not p.use_pep695)
             if p.names.find(var) is None:
                 p.names.define(var, var.name)
         elif p.names.find(var) is None:

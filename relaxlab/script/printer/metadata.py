@@ -30,10 +30,10 @@ def metadata_lines(metadata: Mapping[str, list[Any]], show: bool) -> list[str]:
     if not metadata:
         return []
     if not show:
-        return ["", "# Metadata omitted. Use show_meta=True in script() method to show it."]
+        return ["# Metadata omitted. Use show_meta=True in script() method to show it."]
     text = json.dumps(_Graph().build(metadata), indent=2)
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return ["", f'metadata = tvm.ir.load_json("""{escaped}""")']
+    return [f'metadata = tvm.ir.load_json("""{escaped}""")']
 
 
 class _Graph:

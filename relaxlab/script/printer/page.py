@@ -13,6 +13,7 @@ from relaxlab.ir.module import BaseFunc, IRModule
 from relaxlab.ir.node import Node
 from relaxlab.ir.op import Op
 from relaxlab.ir.prim import Range, TensorRegion
+from relaxlab.ir.prim_ops import add
 from relaxlab.ir.target import Target
 from relaxlab.ir.type import AnyType, FuncType, Type
 from relaxlab.relax.expr import (
@@ -34,7 +35,7 @@ from relaxlab.script.printer.metadata import metadata_lines
 from relaxlab.script.printer.state import INDENTED_BLANK, Printing, indented
 from relaxlab.script.printer.value import value_text
 from relaxlab.tirx.function import PrimFunc
-from relaxlab.tirx.stmt import IterVar, Stmt
+from relaxlab.tirx.stmt import IterVar, MatchBufferRegion, Stmt
 
 __all__ = ["script", "text"]
 
@@ -73,7 +74,9 @@ def script(
         lines = _function(p, node, name)
     else:
         lines = _any(p, node)
-    page = "\n".join(lines + metadata_lines(p.metadata, show_meta))
+    # a page has a blank line before its metadata, a single node has not
+    blank = [""] if p.metadata and isinstance(node, IRModule | Function | PrimFunc) else []
+    page = "\n".join(lines + blank + metadata_lines(p.metadata, show_meta))
     return page.replace(INDENTED_BLANK, "")
 
 
@@ -214,8 +217,10 @@ def _lines(p: Printing, node: Any) -> list[str]:
             return [type_text(p, node)]
         case TensorRegion():
             return [region_text(p, node)]
+        case MatchBufferRegion():
+            return [f"{scalar(p, node.buffer)} = {region_text(p, node.source)}"]
         case Range():
-            return [f"I.Range({scalar(p, node.min)}, {scalar(p, node.min + node.extent)})"]
+            return [f"I.Range({scalar(p, node.min)}, {scalar(p, add(node.min, node.extent))})"]
         case IterVar():
             extent = scalar(p, node.dom.extent)
             kind = node.iter_type.name

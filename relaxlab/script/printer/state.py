@@ -126,8 +126,8 @@ class Printing:
 
     @contextmanager
     def signature(self) -> Iterator[None]:
-        """Print compound dimensions as strings, unless the page uses PEP 695."""
-        before, self.in_signature = self.in_signature, not self.use_pep695
+        """Define symbolic variables where they are met, and quote what Python cannot compute."""
+        before, self.in_signature = self.in_signature, True
         try:
             yield
         finally:
