@@ -91,6 +91,18 @@ def test_the_import_contracts_hide_nothing():
     assert not [key for key in config if "ignore" in key or "exclude" in key]
 
 
+def test_the_runtime_contract_forbids_everything_above_it():
+    _, runtime = PYPROJECT["tool"]["importlinter"]["contracts"]
+    assert runtime["type"] == "forbidden"
+    assert runtime["source_modules"] == ["relaxlab.runtime"]
+    package = REPOSITORY / "relaxlab"
+    modules = {path.stem for path in package.glob("*.py")} - {"__init__"}
+    modules |= {path.parent.name for path in package.glob("*/__init__.py")}
+    above = {f"relaxlab.{name}" for name in modules - {"errors", "registry", "runtime"}}
+    required = {re.split(r"[<>=]", line)[0] for line in PYPROJECT["project"]["dependencies"]}
+    assert set(runtime["forbidden_modules"]) == above | (required - {"numpy", "ml_dtypes"})
+
+
 def test_the_readme_starts_with_the_two_commands():
     assert len(README.splitlines()) <= 180
     blocks = re.findall(r"```\w*\n(.*?)```", README, re.DOTALL)
