@@ -86,10 +86,10 @@ def _in_range(index: Expr, extent: Expr, mode: str) -> Expr:
 
 def _canonical(index: Expr, extent: Expr, stride: int) -> Expr:
     """Count a slice bound from the front and keep it inside the extent."""
-    if isinstance(index, Var) and isinstance(extent, Var) and index.name == extent.name:
-        return index
     low: Any = -1 if stride < 0 else 0
     high = extent - 1 if stride < 0 else extent
+    if isinstance(index, Var) and index is extent:
+        return high
     if not (isinstance(index, IntImm) and index.value >= 0):
         index = prim_ops.if_then_else(prim_ops.less(index, 0), index + extent, index)
     return prim_ops.min(prim_ops.max(index, low), high)
@@ -139,19 +139,20 @@ def strided_slice(
     steps = [1] * len(places) if strides is None else [_literal_stride(s) for s in strides]
     first = [_bound(b, data.shape[a]) for b, a in zip(begin, places, strict=True)]
     last = [_bound(e, data.shape[a]) for e, a in zip(end, places, strict=True)]
+    known = all(static_extent(d) is not None for d in (*data.shape, *first, *last))
+    trusted = assume_inbound and not known  # what is known is made sure of
     dims = list(data.shape)
     starts: dict[int, tuple[Expr, int]] = {}
     for place, b, e, step in zip(places, first, last, steps, strict=True):
         extent = data.shape[place]
-        dims[place] = slice_length(b, e, step, extent, assume_inbound)
-        starts[place] = (b if assume_inbound else _canonical(b, extent, step), step)
+        dims[place] = slice_length(b, e, step, extent, trusted)
+        starts[place] = (b if trusted else _canonical(b, extent, step), step)
 
     def body(*indices: Expr) -> Expr:
         return data(
             *(i * starts[a][1] + starts[a][0] if a in starts else i for a, i in enumerate(indices))
         )
 
-    known = all(static_extent(d) is not None for d in (*data.shape, *first, *last))
     name = "T_strided_slice_with_axes" if known else "T_dynamic_strided_slice_with_axes"
     return compute_ax(dims, body, name, "injective")
 

@@ -97,6 +97,6 @@ def circular_pad(data: Tensor, before: Sequence[int], after: Sequence[int]) -> T
     """Continue a tensor with itself from the other side."""
 
     def place(index: Expr, extent: Expr, b: int) -> Expr:
-        return prim_ops.floormod(index - b + extent if b else index, extent)
+        return prim_ops.floormod(index - b + extent, extent)
 
     return _mapped(data, before, after, "CircularPadInput", place)

@@ -32,7 +32,8 @@ _Axes = Sequence[int] | None
 
 def mean(x: Tensor, axis: _Axes, keepdims: bool) -> Tensor:
     """Return the sum divided by the number of elements."""
-    count = product([x.shape[a] for a in normalize_axes(axis, x.ndim)])
+    axes = range(x.ndim) if axis is None else [normalize_axis(a, x.ndim) for a in axis]
+    count = product([x.shape[a] for a in axes])  # in the order given
     quotient: Tensor = topi.divide(topi.sum(x, axis, keepdims), count)
     return quotient
 
