@@ -11,7 +11,7 @@ from typing import Any
 
 from relaxlab.ir.expr import Call, Expr
 from relaxlab.ir.type import AnyType, Type
-from relaxlab.relax.op.calls import Types, infer_from_ty_args, to_argument_tuple, to_types
+from relaxlab.relax.op.call_arguments import Types, infer_from_ty_args, to_argument_tuple, to_types
 from relaxlab.relax.op.declare import InferenceContext, declare
 
 __all__ = ["invoke_closure", "invoke_pure_closure", "make_closure", "null_value"]

@@ -13,7 +13,7 @@ from typing import Any
 from relaxlab.ir.expr import Call, Expr
 from relaxlab.ir.type import Type
 from relaxlab.relax.literals import convert_to_expr, to_shape
-from relaxlab.relax.op.calls import to_argument_tuple
+from relaxlab.relax.op.call_arguments import to_argument_tuple
 from relaxlab.relax.op.closures import infer_any
 from relaxlab.relax.op.declare import InferenceContext, call_op, declare
 from relaxlab.relax.op.effects import infer_void
