@@ -132,7 +132,7 @@ def _read_metadata(body: Sequence[ast.stmt], source: Source, scope: Scope) -> No
                 try:
                     scope.define("metadata", load_metadata(text))
                 except FAILURES as failure:
-                    raise source.error(call, f"the metadata cannot be read: {failure}") from failure
+                    raise source.error(call, f"the metadata cannot be read: {failure}") from None
             case _:
                 pass
 
@@ -159,7 +159,7 @@ def _check(program: IRModule | Function, node: ast.AST, source: Source) -> None:
     try:
         well_formed(program)
     except FAILURES as failure:
-        raise source.error(node, f"{_WELL_FORMED}\n{failure}") from failure
+        raise source.error(node, f"{_WELL_FORMED}\n{failure}") from None
 
 
 # ---------------------------------------------------------------- modules

@@ -11,12 +11,13 @@ expression. On plain Python values they are Python's, within bounds.
 
 import ast
 import copy
+import difflib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
-from relaxlab.errors import DiagnosticError, InternalError
+from relaxlab.errors import DiagnosticError
 from relaxlab.ir.expr import Expr, GlobalVar
 from relaxlab.script.namespace import Namespace
 from relaxlab.script.parser.scope import MISSING, Scope
@@ -30,8 +31,8 @@ FAILURES: Final = (
     AssertionError,
     AttributeError,
     IndexError,
-    InternalError,
     KeyError,
+    RuntimeError,
     TypeError,
     ValueError,
 )
@@ -66,8 +67,8 @@ _UNARY: Final[dict[type[ast.unaryop], tuple[str, Callable[[Any], Any]]]] = {
     ast.Not: ("logical_not", operator.not_),
 }
 _BUILTINS: Final[dict[str, Any]] = {"bool": bool, "float": float, "int": int, "len": len}
-#: No literal of a program needs more bits; beyond, a short text could ask for a huge number.
-_MAX_BITS: Final = 128
+#: No integer of a program has more bits; beyond, a short text could ask for a huge number.
+_MAX_BITS: Final = 64
 
 
 class ModuleNames:
@@ -125,9 +126,9 @@ class Evaluator:
 
     # ------------------------------------------------------------ the walk
 
-    def error(self, node: ast.AST, message: str) -> DiagnosticError:
-        """Return an error at a place."""
-        return self.source.error(node, message)
+    def error(self, node: ast.AST, message: str, advice: str = "") -> DiagnosticError:
+        """Return an error at a place; ``advice`` says what to do about it."""
+        return self.source.error(node, message, advice)
 
     def inside(self, text: str) -> "Evaluator":
         """Return an evaluator for an expression written as a string in this program."""
@@ -147,9 +148,11 @@ class Evaluator:
         except RecursionError:
             raise self.error(node, "the expression is nested too deeply") from None
         except FAILURES as failure:
-            raise self.error(node, _message(failure)) from failure
+            raise self.error(node, _message(failure)) from None
 
     def _constant(self, node: ast.Constant) -> Any:
+        if isinstance(node.value, int) and _bits(node.value) > _MAX_BITS:
+            raise self.error(node, f"an integer has at most {_MAX_BITS} bits")
         if isinstance(node.value, bool | int | float | str | None):
             return node.value
         raise self.error(node, f"a literal of type {type(node.value).__name__} is not supported")
@@ -159,7 +162,7 @@ class Evaluator:
         if value is MISSING:
             value = self.builtins.get(node.id, MISSING)
         if value is MISSING:
-            raise self.error(node, f"Undefined variable: {node.id}")
+            raise self.error(node, f"Undefined variable: {node.id}", self._undefined(node.id))
         return self.type_var(node, value.__name__) if isinstance(value, TypeVar) else value
 
     def _tuple(self, node: ast.Tuple) -> Any:
@@ -172,7 +175,10 @@ class Evaluator:
         items: list[Any] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
-                items.extend(self(node.value))
+                starred = self(node.value)
+                if not isinstance(starred, list | tuple):
+                    raise self.error(node, "* needs a tuple that is written out")
+                items.extend(starred)
             else:
                 items.append(self(node))
         return items
@@ -188,21 +194,37 @@ class Evaluator:
     def _attribute(self, node: ast.Attribute) -> Any:
         value = self(node.value)
         if isinstance(value, ModuleNames):
-            return value.functions[node.attr] if node.attr in value.functions else self._no(node)
+            return (
+                value.functions[node.attr]
+                if node.attr in value.functions
+                else self._no(node, value.functions)
+            )
         if node.attr.startswith("_"):
             raise self.error(node, f"{node.attr!r} is private")
         if isinstance(value, Namespace):
-            return value.members[node.attr] if node.attr in value.members else self._no(node)
+            return (
+                value.members[node.attr]
+                if node.attr in value.members
+                else self._no(node, value.members)
+            )
         if isinstance(value, ModuleType) and value.__name__.startswith("relaxlab."):
             found = getattr(value, node.attr, MISSING)
-            exported = node.attr in getattr(value, "__all__", ())
-            return found if exported or _is_own_module(found) else self._no(node)
+            members = getattr(value, "__all__", ())
+            if node.attr in members or _is_own_module(found):
+                return found
+            return self._no(node, members)
         if self.trusted and not isinstance(value, Expr) and hasattr(value, node.attr):
             return getattr(value, node.attr)
         return self.attribute(node, value)
 
-    def _no(self, node: ast.Attribute) -> Any:
-        raise self.error(node, f"{ast.unparse(node.value)} has no {node.attr!r}")
+    def _undefined(self, name: str) -> str:
+        if name == "metadata":
+            return "the constants were left out of this text; print with show_meta=True"
+        return _nearest(name, self.scope.local_names())
+
+    def _no(self, node: ast.Attribute, members: Iterable[str]) -> Any:
+        advice = _nearest(node.attr, members)
+        raise self.error(node, f"{ast.unparse(node.value)} has no {node.attr!r}", advice)
 
     def _subscript(self, node: ast.Subscript) -> Any:
         value, index = self(node.value), self._index(node.slice)
@@ -226,9 +248,8 @@ class Evaluator:
         kwargs: dict[str, Any] = {}
         for keyword in node.keywords:
             if keyword.arg is None:
-                kwargs.update(self(keyword.value))
-            else:
-                kwargs[keyword.arg] = self(keyword.value)
+                raise self.error(keyword.value, "** is not supported in a call")
+            kwargs[keyword.arg] = self(keyword.value)
         return self.call(node, function, args, kwargs)
 
     def _binary(self, node: ast.BinOp) -> Any:
@@ -254,7 +275,7 @@ class Evaluator:
         except DiagnosticError:
             raise
         except FAILURES as failure:
-            raise self.error(node, _message(failure)) from failure
+            raise self.error(node, _message(failure)) from None
 
     def _plain(self, function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
         if self.trusted:
@@ -333,6 +354,11 @@ def _bits(value: Any) -> int:
 def _is_own_module(value: Any) -> bool:
     """Whether a value is a group of operators, such as ``R.nn``."""
     return isinstance(value, ModuleType) and value.__name__.startswith("relaxlab.relax.op.")
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else ""
 
 
 def _message(failure: BaseException) -> str:

@@ -126,7 +126,7 @@ class RelaxParser(Evaluator):
                     span=self.source.span(node),
                 )
             except FAILURES as failure:
-                raise self.error(node, str(failure)) from failure
+                raise self.error(node, str(failure)) from None
 
     def type_var(self, node: ast.Name, name: str) -> Any:
         """Return the symbolic variable that a TypeVar stands for."""
@@ -196,10 +196,11 @@ class RelaxParser(Evaluator):
             case ast.Pass():
                 pass
             case _:
+                loop = isinstance(node, ast.For | ast.While)
                 raise self.error(
                     node,
-                    f"{type(node).__name__} is not supported in a Relax function; use recursion "
-                    "for loops",
+                    f"{type(node).__name__} is not supported in a Relax function",
+                    "a loop is a function that calls itself" if loop else "",
                 )
 
     def _expression(self, node: ast.Expr) -> None:
@@ -240,7 +241,7 @@ class RelaxParser(Evaluator):
         try:
             self.body.result = self.builder.normalize_argument(value)
         except FAILURES as failure:
-            raise self.error(node, str(failure)) from failure
+            raise self.error(node, str(failure)) from None
 
     # ------------------------------------------------------------ bindings
 
@@ -443,19 +444,19 @@ class RelaxParser(Evaluator):
         try:
             return convert_to_expr(value)
         except TypeError as failure:
-            raise self.error(node, str(failure)) from failure
+            raise self.error(node, str(failure)) from None
 
     def _normalize(self, node: ast.AST, value: Expr) -> Expr:
         try:
             return self.builder.normalize(value)
         except FAILURES as failure:
-            raise self.error(node, str(failure)) from failure
+            raise self.error(node, str(failure)) from None
 
     def _type(self, node: ast.AST, value: Any) -> Type:
         try:
             return to_annotation(value).make(self.signature)
         except (*FAILURES, NameError) as failure:
-            raise self.error(node, str(failure)) from failure
+            raise self.error(node, str(failure)) from None
 
     def __call__(self, node: ast.expr) -> Any:
         """Return the value of an expression; a call remembers where it stands."""

@@ -57,6 +57,10 @@ class Scope:
         """Whether the program itself defined the name, in any open frame."""
         return any(name in frame for frame in self._frames)
 
+    def local_names(self) -> list[str]:
+        """Names that the program itself defined, in all open frames."""
+        return [name for frame in self._frames for name in frame]
+
     def is_in_frame(self, name: str) -> bool:
         """Whether the name is defined in the innermost frame."""
         return name in self._frames[-1]

@@ -147,14 +147,14 @@ class Signature:
         try:
             return to_annotation(value)
         except FAILURES as failure:
-            raise self.evaluator.error(node, str(failure)) from failure
+            raise self.evaluator.error(node, str(failure)) from None
 
     def type(self, node: ast.expr, annotation: Annotation) -> Type:
         """Make the type of an annotation."""
         try:
             return annotation.make(self)
         except (*FAILURES, NameError) as failure:
-            raise self.evaluator.error(node, str(failure)) from failure
+            raise self.evaluator.error(node, str(failure)) from None
 
 
 def _declared_dtypes(node: ast.FunctionDef) -> dict[str, PrimType]:

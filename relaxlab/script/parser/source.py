@@ -118,8 +118,8 @@ class Source:
             place.end_col_offset + 1 + self.indent,
         )
 
-    def error(self, node: ast.AST, message: str) -> DiagnosticError:
-        """Return an error at a syntax node."""
+    def error(self, node: ast.AST, message: str, advice: str = "") -> DiagnosticError:
+        """Return an error at a syntax node; ``advice`` says what to do about it."""
         place: Any = node
         start, end = place.col_offset, place.end_col_offset
         line = self._line(place.lineno)
@@ -128,9 +128,11 @@ class Source:
         end = len(line.encode()[:end].decode(errors="ignore"))
         if place.end_lineno != place.lineno:
             end = len(line)
-        return self._error(message, place.lineno, start + 1, max(end, start + 1) + 1)
+        return self._error(message, place.lineno, start + 1, max(end, start + 1) + 1, advice)
 
-    def _error(self, message: str, line: int, column: int, end_column: int) -> DiagnosticError:
+    def _error(
+        self, message: str, line: int, column: int, end_column: int, advice: str = ""
+    ) -> DiagnosticError:
         number = line + self.first_line - 1
         text = self._line(line)
         margin = " " * len(str(number))
@@ -142,7 +144,7 @@ class Source:
             f" --> {place}\n"
             f" {margin} |\n"
             f" {number} |  {pad}{text}\n"
-            f" {margin} |  {pad}{caret}"
+            f" {margin} |  {pad}{caret}" + (f"\n {margin} = help: {advice}" if advice else "")
         )
 
     def _line(self, line: int) -> str:

@@ -380,7 +380,7 @@ class KernelParser(Evaluator):
         try:
             made = to_annotation(annotation)
         except TypeError as failure:
-            raise self.error(node, str(failure)) from failure
+            raise self.error(node, str(failure)) from None
         return self.signature.type(node, made)
 
     # ------------------------------------------------------------ buffers
@@ -389,7 +389,7 @@ class KernelParser(Evaluator):
         try:
             ty = annotation.make(self.signature)
         except FAILURES as failure:
-            raise self.error(node, str(failure)) from failure
+            raise self.error(node, str(failure)) from None
         return Var(name, ty, self.source.span(node))
 
     def _match_buffer(self, node: ast.AST, target: ast.Name, part: parts.MatchBuffer) -> None:
@@ -426,7 +426,7 @@ class KernelParser(Evaluator):
                 dtype.with_lanes(dtype.lanes * lanes), self._to_scalar(value, node)
             )
         except FAILURES as failure:
-            raise self.error(node, str(failure)) from failure
+            raise self.error(node, str(failure)) from None
         return BufferStore(buffer, converted, indices, span=self.source.span(node))
 
     def _indices(self, node: ast.AST, buffer: Var, index: tuple[Any, ...]) -> tuple[Expr, ...]:
