@@ -18,23 +18,21 @@ Examples
 ('lv', 'gv', 1)
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from relaxlab.errors import InternalError
 from relaxlab.ir.attrs import Attrs
 from relaxlab.ir.expr import Call, Expr, GlobalVar, Tuple, Var
 from relaxlab.ir.module import BaseFunc, IRModule
-from relaxlab.ir.node import structural_equal, structural_hash
+from relaxlab.ir.node import structural_equal
 from relaxlab.ir.op import Op
 from relaxlab.ir.sym import Analyzer
 from relaxlab.ir.type import Type
 from relaxlab.relax.call_te import call_te
-from relaxlab.relax.call_type import prim_func_type
 from relaxlab.relax.expr import (
     Binding,
     BindingBlock,
@@ -45,11 +43,12 @@ from relaxlab.relax.expr import (
     SeqExpr,
     VarBinding,
 )
+from relaxlab.relax.function_table import FunctionTable
 from relaxlab.relax.global_names import normalize_global_names
 from relaxlab.relax.normalizer import Normalizer
 from relaxlab.relax.type_relations import BaseCheckResult, type_base_check
 from relaxlab.relax.type_variables import definable_tir_vars_in_type
-from relaxlab.tirx.function import PrimFunc
+from relaxlab.relax.unique_names import UniqueNames
 
 __all__ = ["BlockBuilder"]
 
@@ -57,21 +56,6 @@ Values = Expr | Sequence[Expr]
 
 #: Builders whose ``function`` scope is open, innermost last.
 _ACTIVE: ContextVar[tuple["BlockBuilder", ...]] = ContextVar("relaxlab.block_builders", default=())
-
-
-class _Names:
-    """Fresh names: a hint as it is, then with 1, 2, ... behind it."""
-
-    def __init__(self) -> None:
-        self._taken: dict[str, int] = {}
-
-    def fresh(self, hint: str) -> str:
-        name = base = hint.replace(".", "_") or "v"
-        while name in self._taken:
-            self._taken[base] = self._taken.get(base, 0) + 1
-            name = f"{base}{self._taken[base]}"
-        self._taken[name] = 0
-        return name
 
 
 @dataclass(slots=True)
@@ -114,17 +98,13 @@ class BlockBuilder:
 
     def __init__(self, mod: IRModule | None = None, *, normalize_operators: bool = True) -> None:
         self.analyzer = Analyzer()
-        self._mod = IRModule() if mod is None else mod.clone()
-        self._names = _Names()
+        self._table = FunctionTable(IRModule() if mod is None else mod.clone())
+        self._names = UniqueNames()
         self._blocks: list[_Block] = []
         self._scopes: list[dict[Var, Expr]] = []
         self._bindings: dict[Var, Expr] = {}
         self._functions: list[_FunctionInProgress] = []
         self._normalizer = Normalizer(self, normalize_operators)
-        #: Functions of the module by structural hash; filled when first asked for.
-        self._known_functions: dict[int, list[GlobalVar]] | None = None
-        for gvar, func in self._mod.functions.items():
-            _type_global(gvar, func)
 
     @staticmethod
     def current() -> "BlockBuilder | None":
@@ -158,7 +138,25 @@ class BlockBuilder:
             Whether other modules cannot see it.
         """
         checked = None if params is None else _to_params(params)
-        return _FunctionScope(self, _FunctionInProgress(name, checked, attrs or {}, pure, private))
+        return self._function_scope(_FunctionInProgress(name, checked, attrs or {}, pure, private))
+
+    @contextmanager
+    def _function_scope(self, func: _FunctionInProgress) -> Iterator[None]:
+        blocks, scopes, active = len(self._blocks), len(self._scopes), _ACTIVE.get()
+        _ACTIVE.set((*active, self))
+        self._functions.append(func)
+        self.begin_scope(func.params or ())
+        self.begin_block(is_dataflow=False)
+        try:
+            yield
+        finally:
+            _ACTIVE.set(active)
+            self._functions.pop()
+            # an error may have left more than one block open
+            del self._blocks[blocks:]
+            del self._scopes[scopes:]
+        if func.result is None:
+            raise RuntimeError("emit_func_output must be called in a relax function.")
 
     def _current_function(self) -> _FunctionInProgress:
         if not self._functions:
@@ -200,7 +198,7 @@ class BlockBuilder:
             )
         if params is not None:
             func.params = _to_params(params)
-            self._define_in_scope(func.params)
+            self._define_types_in_scope(param.ty for param in func.params)
         if func.params is None:
             raise RuntimeError("Relax function must have parameter.")
         result = self._to_expr(output)
@@ -213,15 +211,17 @@ class BlockBuilder:
             attrs["global_symbol"] = func.name
         built = Function(func.params, body, None, func.pure, attrs)
         self.begin_block(is_dataflow=False)  # what the scope's end closes
-        if not func.private and func.name in self._mod:
-            func.result = self._mod.get_global_var(func.name)
-            if not structural_equal(self._mod.functions[func.result], built):
-                self.update_func(func.result, built)
-        elif not func.private:
-            self._names.fresh(func.name)
-            func.result = self._add(GlobalVar(func.name), built)
-        else:
+        mod = self._table.mod
+        if func.private:
             func.result = self.add_func(built, func.name)
+        elif func.name in mod:
+            func.result = mod.get_global_var(func.name)
+            if not structural_equal(mod.functions[func.result], built):
+                self._table.put(func.result, built)
+        else:
+            self._names.fresh(func.name)
+            func.result = GlobalVar(func.name)
+            self._table.put(func.result, built)
         return func.result
 
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
@@ -239,39 +239,19 @@ class BlockBuilder:
         GlobalVar
             The function of the smallest name among equal ones; constants count by content.
         """
-        same = [
-            gvar
-            for gvar in self._functions_by_hash().get(structural_hash(func), ())
-            if structural_equal(self._mod.functions[gvar], func)
-        ]
-        if same:
-            return min(same, key=lambda gvar: gvar.name_hint)
+        same = self._table.find_equal(func)
+        if same is not None:
+            return same
         name = self._names.fresh(func_name)
-        while name in self._mod:
+        while name in self._table.mod:
             name = self._names.fresh(func_name)
-        return self._add(GlobalVar(name), func)
-
-    def _add(self, gvar: GlobalVar, func: BaseFunc) -> GlobalVar:
-        self._mod.add(gvar, func)
-        _type_global(gvar, func)
-        if self._known_functions is not None:
-            self._known_functions.setdefault(structural_hash(func), []).append(gvar)
+        gvar = GlobalVar(name)
+        self._table.put(gvar, func)
         return gvar
 
     def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
         """Replace the function of a global variable; its place in the order is kept."""
-        if self._known_functions is not None and gv in self._mod:
-            old = self._known_functions.get(structural_hash(self._mod.functions[gv]), [])
-            if gv in old:
-                old.remove(gv)
-        self._add(gv, updated_func)
-
-    def _functions_by_hash(self) -> dict[int, list[GlobalVar]]:
-        if self._known_functions is None:
-            self._known_functions = {}
-            for gvar, func in self._mod.functions.items():
-                self._known_functions.setdefault(structural_hash(func), []).append(gvar)
-        return self._known_functions
+        self._table.put(gv, updated_func)
 
     def rebuild_function(
         self, func: Function, params: Sequence[Var], body: Expr, ret_ty: Type | None
@@ -287,7 +267,7 @@ class BlockBuilder:
 
     def get(self) -> IRModule:
         """Return the module as it stands."""
-        return self._mod.clone()
+        return self._table.mod.clone()
 
     def finalize(self) -> IRModule:
         """Return the module with names in order: public functions have those of their symbols."""
@@ -482,9 +462,20 @@ class BlockBuilder:
         """Finish the current block (TVM's name)."""
         return self.end_block()
 
-    def dataflow(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def dataflow(self) -> Iterator[None]:
         """Open a dataflow block; a new plain block starts after it."""
-        return _DataflowScope(self)
+        self._keep_block()
+        self.begin_block(is_dataflow=True)
+        yield
+        self._keep_block()
+        self.begin_block(is_dataflow=False)
+
+    def _keep_block(self) -> None:
+        """End the block at hand and keep it for the function's body."""
+        block = self.end_block()
+        if block.bindings and self._functions:
+            self._functions[-1].blocks.append(block)
 
     def current_block_is_dataflow(self) -> bool:
         """Say whether a dataflow block is being built; False when none is."""
@@ -496,7 +487,7 @@ class BlockBuilder:
         """Open a scope of symbolic variables: those around it and those of ``params``."""
         self._scopes.append(dict(self._scopes[-1]) if self._scopes else {})
         if params is not None:
-            self._define_in_scope(params)
+            self._define_types_in_scope(param.ty for param in params)
 
     def end_scope(self) -> None:
         """Close the innermost scope."""
@@ -504,26 +495,32 @@ class BlockBuilder:
             raise InternalError("no scope is open")
         self._scopes.pop()
 
-    def testing_scope(self, def_vars: Sequence[Var]) -> AbstractContextManager[None]:
+    @contextmanager
+    def testing_scope(self, def_vars: Sequence[Var]) -> Iterator[None]:
         """Open a scope that knows some symbolic variables, with a dataflow block in it."""
-        return _TestingScope(self, tuple(def_vars))
+        self.begin_scope()
+        self._define_in_scope(def_vars)
+        self.begin_block(is_dataflow=True)
+        try:
+            yield
+        finally:
+            self.end_block()
+            self.end_scope()
 
     def known_dims(self) -> dict[Var, Expr] | None:
         """Return the symbolic variables in scope; None outside of all scopes."""
         return self._scopes[-1] if self._scopes else None
 
-    def _define_in_scope(self, params: Iterable[Var]) -> None:
-        self._define_types_in_scope(param.ty for param in params)
-
     def _define_types_in_scope(self, types: Iterable[Type | None]) -> None:
-        if not self._scopes:
-            return
+        if self._scopes:
+            self._define_in_scope(v for ty in types for v in definable_tir_vars_in_type(ty))
+
+    def _define_in_scope(self, variables: Iterable[Var]) -> None:
         scope = self._scopes[-1]
-        for ty in types:
-            for var in definable_tir_vars_in_type(ty):
-                if var not in scope:
-                    scope[var] = var
-                    self.analyzer.mark_global_non_neg_value(var)
+        for var in variables:
+            if var not in scope:
+                scope[var] = var
+                self.analyzer.mark_global_non_neg_value(var)
 
 
 def _to_params(params: Var | Tuple | Sequence[Var]) -> tuple[Var, ...]:
@@ -537,84 +534,3 @@ def _to_params(params: Var | Tuple | Sequence[Var]) -> tuple[Var, ...]:
                 f"{type(item)}"
             )
     return tuple(item for item in items if isinstance(item, Var))
-
-
-def _type_global(gvar: GlobalVar, func: BaseFunc) -> None:
-    """Give a reference to a kernel the type that Relax sees."""
-    if isinstance(func, PrimFunc):
-        gvar.set_ty(prim_func_type(func))
-    elif gvar.ty is None and func.ty is not None:
-        gvar.set_ty(func.ty)
-
-
-class _FunctionScope(AbstractContextManager[None]):
-    """``with bb.function(...)``."""
-
-    def __init__(self, builder: BlockBuilder, func: _FunctionInProgress) -> None:
-        self.builder = builder
-        self.func = func
-        self.depth = (0, 0)
-
-    def __enter__(self) -> None:
-        _ACTIVE.set((*_ACTIVE.get(), self.builder))
-        self.depth = (len(self.builder._blocks), len(self.builder._scopes))
-        self.builder._functions.append(self.func)
-        self.builder.begin_scope(self.func.params or ())
-        self.builder.begin_block(is_dataflow=False)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        _ACTIVE.set(_ACTIVE.get()[:-1])
-        builder = self.builder
-        builder._functions.pop()
-        # an error may have left more than one block open
-        blocks, scopes = self.depth
-        del builder._blocks[blocks:]
-        del builder._scopes[scopes:]
-        if kind is None and self.func.result is None:
-            raise RuntimeError("emit_func_output must be called in a relax function.")
-
-
-class _DataflowScope(AbstractContextManager[None]):
-    """``with bb.dataflow()``."""
-
-    def __init__(self, builder: BlockBuilder) -> None:
-        self.builder = builder
-
-    def __enter__(self) -> None:
-        self._close()
-        self.builder.begin_block(is_dataflow=True)
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-        self.builder.begin_block(is_dataflow=False)
-
-    def _close(self) -> None:
-        """End the block at hand and keep it for the function's body."""
-        block = self.builder.end_block()
-        if block.bindings and self.builder._functions:
-            self.builder._functions[-1].blocks.append(block)
-
-
-class _TestingScope(AbstractContextManager[None]):
-    """``with bb.testing_scope(...)``."""
-
-    def __init__(self, builder: BlockBuilder, variables: tuple[Var, ...]) -> None:
-        self.builder = builder
-        self.variables = variables
-
-    def __enter__(self) -> None:
-        builder = self.builder
-        builder.begin_scope(())
-        for var in self.variables:
-            builder._scopes[-1][var] = var
-            builder.analyzer.mark_global_non_neg_value(var)
-        builder.begin_block(is_dataflow=True)
-
-    def __exit__(self, *_: object) -> None:
-        self.builder.end_block()
-        self.builder.end_scope()
