@@ -16,10 +16,9 @@ Examples
 from collections.abc import Callable
 
 from relaxlab.ir.expr import Expr, GlobalVar, Var
-from relaxlab.ir.op import Op
 from relaxlab.ir.prim_functor import free_vars as scalar_vars
 from relaxlab.ir.type import Type
-from relaxlab.relax.expr import Binding, Call, Function, MatchCast, ShapeExpr, VarBinding
+from relaxlab.relax.expr import Call, Function, MatchCast, ShapeExpr, VarBinding
 from relaxlab.relax.expr_functor import ExprVisitor
 from relaxlab.relax.type import TensorType
 from relaxlab.relax.type_variables import definable_tir_vars_in_type, tir_vars_in_type
@@ -168,20 +167,3 @@ class _PostOrder(ExprVisitor):
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], object]) -> None:
     """Call ``fvisit`` on every expression inside ``expr``, each after those inside it."""
     _PostOrder(fvisit).visit_expr(expr)
-
-
-def operators_called(expr: Expr) -> list[Op]:
-    """Return the operators called inside ``expr``, each once, in order."""
-    found: dict[Op, None] = {}
-
-    def visit(node: Expr) -> None:
-        if isinstance(node, Op):
-            found.setdefault(node)
-
-    post_order_visit(expr, visit)
-    return list(found)
-
-
-def defining_bindings(bindings: tuple[Binding, ...]) -> dict[Var, Binding]:
-    """Return the binding of each variable that ``bindings`` define."""
-    return {b.var: b for b in bindings if isinstance(b, VarBinding | MatchCast)}

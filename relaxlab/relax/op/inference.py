@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from relaxlab.errors import InternalError
 from relaxlab.ir.attrs import Attrs
-from relaxlab.ir.expr import Call, Expr, Tuple, Var
+from relaxlab.ir.expr import Call, Expr, Var
 from relaxlab.ir.global_info import VDevice
 from relaxlab.ir.node import structural_equal
 from relaxlab.ir.op import Op
@@ -44,7 +44,6 @@ __all__ = [
     "shape_argument",
     "tensor_argument",
     "tensor_tuple",
-    "tuple_fields",
     "type_of",
     "with_dtype",
 ]
@@ -256,8 +255,3 @@ def broadcast_vdevice(call: Call, *types: Type) -> VDevice | None:
                 f"{vdevice}"
             )
     return found
-
-
-def tuple_fields(expr: Expr) -> tuple[Expr, ...] | None:
-    """Return the fields of a tuple that is written out, else None."""
-    return expr.fields if isinstance(expr, Tuple) else None
