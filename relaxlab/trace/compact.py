@@ -16,7 +16,7 @@ The structure (all of it JSON; ``n`` steps, ``n + 1`` positions):
 ``values``      table of values, see below
 ``first_step``  number of the first step; steps before it were dropped
 ``start``       frames before the first step, outermost first:
-                ``[function, pc, return register, [value, ...]]``
+                ``[function, pc, return register, [value, ...], [value at entry, ...]]``
 ``pc``          of each position: the instruction that runs next, -1 if no frame is there
 ``depth``       of each position: the number of its frame, from 0; -1 if no frame is there
 ``before``      numbers as in ``ops``, which lead from ``start`` to the first position
@@ -110,6 +110,7 @@ def compact_trace(ex: VMExecutable, timeline: Timeline) -> dict[str, Any]:
                 frame.pc,
                 -1 if frame.return_register is None else frame.return_register,
                 [tables.value(value) for value in frame.registers],
+                [tables.value(value) for value in frame.entry],
             ]
             for frame in reversed([] if start is None else [*start.stack()])
         ],
@@ -285,7 +286,7 @@ def state_at(trace: dict[str, Any], position: int) -> MachineState:
         raise IndexError(f"position {position} is outside the trace: {first} to {first + steps}")
     frames: list[list[Any]] = [
         [function, pc, target, list(registers)]
-        for function, pc, target, registers in trace["start"]
+        for function, pc, target, registers, _ in trace["start"]
     ]
     _apply(frames, trace["before"])
     for index in range(position - first + 1):

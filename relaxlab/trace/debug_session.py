@@ -25,7 +25,8 @@ Examples
 
 import contextlib
 import io
-from typing import Any, Self
+from collections import deque
+from typing import Any, NamedTuple, Self
 
 from relaxlab.runtime.container import Array
 from relaxlab.runtime.tensor import Tensor, tensor
@@ -40,13 +41,33 @@ from relaxlab.trace.recorder import Recorder
 from relaxlab.trace.text import render
 from relaxlab.trace.timeline import Frame, Timeline, Write
 
-__all__ = ["DebugSession", "ReplayError"]
+__all__ = ["DebugSession", "ReplayError", "Visit"]
 
-_FRAMES_REMEMBERED = 256
+_VISITS_REMEMBERED = 256
 
 
 class ReplayError(RuntimeError):
     """A second run of the program differed from the recorded one, or cannot reach the step."""
+
+
+class Visit(NamedTuple):
+    """A place that was looked at: what changed is told against it later.
+
+    Attributes
+    ----------
+    position
+        The step.
+    selected
+        Number of the frame that :meth:`DebugSession.select` chose; None for the top one.
+    frame, registers
+        ``Frame.number`` of the frame that was looked at, and what its registers held; -1 and
+        empty where no frame was there.
+    """
+
+    position: int
+    selected: int | None
+    frame: int
+    registers: tuple[Value, ...]
 
 
 class DebugSession:
@@ -76,6 +97,10 @@ class DebugSession:
         By number.
     displays : list of Expression
         Expressions shown at every stop.
+    visits : deque of Visit
+        The last places that were looked at, the current one included.
+    visited : int
+        How many places were looked at since the start, those that are forgotten included.
 
     Notes
     -----
@@ -103,7 +128,9 @@ class DebugSession:
         self.position = self.timeline.end
         self.reason = "before the first instruction"
         self._selected: int | None = None
-        self._shown: dict[int, tuple[Value, ...]] = {}
+        self.visits: deque[Visit] = deque(maxlen=_VISITS_REMEMBERED)
+        self.visited = 0
+        self._visit()
         self._replica: tuple[Execution, Recorder] | None = None
         for breakpoint_ in self.breakpoints.values():
             breakpoint_.hits.clear()
@@ -158,17 +185,24 @@ class DebugSession:
         top = self.timeline.depth(self.position)
         if not 0 <= depth <= top:
             raise IndexError(f"no frame {depth}: expected 0 to {top}")
-        self._remember()
         self._selected = depth
+        self._visit()
         return self
 
     @property
     def previous_registers(self) -> tuple[Value, ...]:
-        """The selected frame's registers when it was last looked at, or entered."""
+        """The selected frame's registers when another step showed it last, or when it was entered.
+
+        Looking at other frames of the same step, and back, does not count.
+        """
         frame = self.frame
         if frame is None:
             return ()
-        return self._shown.get(frame.number, frame.entry)
+        first = self.timeline.first_step
+        for visit in reversed(self.visits):
+            if visit.frame == frame.number and first <= visit.position != self.position:
+                return visit.registers
+        return frame.entry
 
     # ---- moving -----------------------------------------------------------------------------
 
@@ -362,25 +396,22 @@ class DebugSession:
         return None
 
     def _moved(self, position: int, reason: str) -> Self:
+        position = max(position, self.timeline.first_step)
         if position != self.position:
-            self._remember()
+            self.position = position
             self._selected = None
-        self.position = max(position, self.timeline.first_step)
+            self._visit()
         if self.at_end:
             reason = self._end_reason()
         self.reason = reason or self.reason
         return self
 
-    def _remember(self) -> None:
-        """Keep what the selected frame showed: changes are marked against it at its next stop."""
-        if not self.timeline.first_step <= self.position <= self.timeline.end:
-            return
+    def _visit(self) -> None:
+        """Remember what is looked at: changes are marked against it at the frame's next stop."""
         frame = self.frame
-        if frame is not None:
-            self._shown.pop(frame.number, None)
-            self._shown[frame.number] = frame.registers
-            if len(self._shown) > _FRAMES_REMEMBERED:
-                del self._shown[next(iter(self._shown))]
+        number, registers = (-1, ()) if frame is None else (frame.number, frame.registers)
+        self.visits.append(Visit(self.position, self._selected, number, registers))
+        self.visited += 1
 
     def _start_reason(self) -> str:
         if self.timeline.first_step:

@@ -1,7 +1,7 @@
 """A session as text: what the widget shows, for terminals, tests and screen readers.
 
 ``print(session)`` draws the frames, the code around the current instruction, the registers with
-marks for what changed since this frame was last looked at, what the program printed, and one
+marks for what changed since another step showed this frame, what the program printed, and one
 sentence on what comes next. Marks are symbols, never colour alone. There is no TVM counterpart.
 
 Examples

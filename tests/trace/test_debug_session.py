@@ -341,3 +341,16 @@ def test_wrong_arguments_are_refused_before_anything_runs():
         DebugSession(machine, "down")
     with pytest.raises(AttributeError, match="no function 'up'"):
         DebugSession(machine, "up")
+
+
+def test_changes_are_marked_against_the_last_other_step(fact):
+    fact.step(4).step()
+    marked = fact.previous_registers
+    assert marked != fact.frame.registers
+    # a look at another frame of the same step, and back, changes nothing
+    fact.select(0).select(1)
+    assert fact.previous_registers == marked
+    assert [visit[:2] for visit in fact.visits] == [(0, None), (4, None), (5, None), (5, 0), (5, 1)]
+    assert fact.visited == 5
+    fact.restart()
+    assert [visit[:2] for visit in fact.visits] == [(0, None)]
