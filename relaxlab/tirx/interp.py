@@ -71,7 +71,7 @@ from relaxlab.tirx.stmt import (
     While,
 )
 
-__all__ = ["Frame", "Interpreter"]
+__all__ = ["Frame", "Interpreter", "error_class"]
 
 Array = NDArray[Any]
 
@@ -179,7 +179,7 @@ class Interpreter:
                 frame.arrays[buffer] = self._declare(buffer, data, frame)
             case AssertStmt(condition=condition):
                 if not self.value(condition, frame):
-                    raise _error_class(stmt.error_kind)("".join(stmt.message_parts))
+                    raise error_class(stmt.error_kind)("".join(stmt.message_parts))
             case AttrStmt(body=body):
                 self.run(body, frame)
             case While(condition=condition, body=body):
@@ -543,7 +543,8 @@ def _lift2(function: Callable[[Any, Any], Any], a: Any, later: Callable[[], Any]
     return a
 
 
-def _error_class(kind: str) -> type[Exception]:
+def error_class(kind: str) -> type[Exception]:
+    """Return the exception class that an assertion names; InternalError for an unknown one."""
     found = getattr(errors, kind, None) or getattr(builtins, kind, None)
     if isinstance(found, type) and issubclass(found, Exception):
         return found
