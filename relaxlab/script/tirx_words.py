@@ -94,10 +94,17 @@ def _buffer(
     scope: str = "global",
     align: int = 64,
     offset_factor: int = 1,
+    layout: None = None,
 ) -> BufferAnnotation:
+    _no_layout(layout)
     if data is not None:
         raise TypeError("T.Buffer takes no data; use T.decl_buffer(shape, dtype, data=...)")
     return _buffer_annotation(shape, dtype, strides, elem_offset, scope, align, offset_factor)
+
+
+def _no_layout(layout: object) -> None:
+    if layout is not None:
+        raise ValueError("layouts of buffers are not supported; leave layout= out")
 
 
 def _buffer_annotation(
@@ -373,8 +380,10 @@ def sblock_alloc_buffer(
     scope: str = "global",
     align: int = -1,
     offset_factor: int = 0,
+    layout: None = None,
 ) -> parts.BlockAlloc:
     """Make a buffer that the enclosing block owns."""
+    _no_layout(layout)
     del data
     return parts.BlockAlloc(
         _buffer_annotation(shape, dtype, strides, elem_offset, scope, align, offset_factor)
@@ -431,8 +440,10 @@ def match_buffer(
     scope: str = "global",
     align: int = -1,
     offset_factor: int = 0,
+    layout: None = None,
 ) -> parts.MatchBuffer:
     """Say what a pointer parameter points to, or name a region of a buffer."""
+    _no_layout(layout)
     del data
     return parts.MatchBuffer(
         param, _buffer_annotation(shape, dtype, strides, elem_offset, scope, align, offset_factor)
@@ -449,8 +460,10 @@ def alloc_buffer(
     align: int = -1,
     offset_factor: int = 0,
     annotations: Mapping[str, Any] | None = None,
+    layout: None = None,
 ) -> parts.Alloc:
     """Make a buffer that lives to the end of the statements around it."""
+    _no_layout(layout)
     buffer = _buffer_annotation(shape, dtype, strides, elem_offset, scope, align, offset_factor)
     return parts.Alloc(buffer, annotations or {})
 
@@ -474,8 +487,10 @@ def decl_buffer(
     scope: str = "global",
     align: int = -1,
     offset_factor: int = 0,
+    layout: None = None,
 ) -> parts.Decl:
     """Make a buffer over memory that exists already; without ``data`` it is allocated."""
+    _no_layout(layout)
     buffer = _buffer_annotation(shape, dtype, strides, elem_offset, scope, align, offset_factor)
     return parts.Decl(buffer, data)
 

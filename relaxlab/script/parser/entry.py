@@ -13,7 +13,7 @@ from relaxlab.ir.global_info import GlobalInfo, VDevice
 from relaxlab.ir.module import BaseFunc, IRModule
 from relaxlab.relax.analysis import well_formed
 from relaxlab.relax.call_type import prim_func_type
-from relaxlab.relax.expr import Function
+from relaxlab.relax.expr import ExternFunc, Function
 from relaxlab.script.parser.decorator import FunctionDecorator, ModuleDecorator, decorator_of
 from relaxlab.script.parser.evaluate import FAILURES, Evaluator, ModuleNames
 from relaxlab.script.parser.metadata import load_metadata
@@ -201,6 +201,12 @@ def _module(
                     decorator, own = decorator_of(evaluator, statement, "R.function", "T.prim_func")
                     functions.append((statement, decorator, own))
                     names.functions[statement.name] = GlobalVar(statement.name)
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    extern = evaluator(value)
+                    if not isinstance(extern, ExternFunc):
+                        raise source.error(statement, "expected R.ExternFunc")
+                    made[name] = extern
+                    names.functions[name] = GlobalVar(name, ty=extern.ty)
                 case ast.Expr(value=ast.Call(func=ast.Attribute(attr="module_attrs")) as call):
                     attrs.update(evaluator(call.args[0]))
                 case ast.Expr(
@@ -230,7 +236,7 @@ def _module(
                 made[function.name] = func
                 if func.ty is not None:
                     names.functions[function.name].set_ty(func.ty)
-    mod = IRModule({names.functions[f.name]: made[f.name] for f, _, _ in functions}, attrs, infos)
+    mod = IRModule({gvar: made[name] for name, gvar in names.functions.items()}, attrs, infos)
     for function, decorator, _ in functions:
         if decorator.name == "T.prim_func":
             names.functions[function.name].set_ty(prim_func_type(mod[function.name]))

@@ -97,10 +97,12 @@ def _module(p: Printing, mod: IRModule) -> list[str]:
         body.append(f"{p.mark('I')}.module_global_infos({_global_infos(p, mod)})")
     type_vars: dict[str, None] = {}
     functions = sorted(mod.functions.items(), key=_order)
-    for index, (gvar, func) in enumerate(functions):
+    after_definition = False
+    for gvar, func in functions:
         lines, names = _printed(p, func, gvar.name_hint)
         type_vars.update(dict.fromkeys(names))
-        body += ([""] if index else []) + lines
+        body += ([""] if after_definition else []) + lines
+        after_definition = not isinstance(func, ExternFunc)
     if not body:
         body.append("pass")
     p.mark("I")
