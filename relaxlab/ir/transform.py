@@ -198,21 +198,40 @@ class ModulePass(Pass):
         return self.transform_module(mod, ctx)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Sequential(Pass):
-    """Passes one after the other; those above the context's level are skipped."""
+    """Passes one after the other; those above the context's level are skipped.
 
-    passes: tuple[Pass, ...] = ()
-    opt_level: int = 0  # type: ignore[misc]  # chosen per sequence, unlike other passes
-    name: str = "sequential"
+    Parameters
+    ----------
+    passes
+        The members.
+    opt_level, name, required
+        Of the sequence itself.
+    """
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "passes", tuple(self.passes))
+    passes: tuple[Pass, ...]
+    level: int
+    name: str
+    required: tuple[str, ...]
+
+    def __init__(
+        self,
+        passes: Iterable[Pass] = (),
+        opt_level: int = 0,
+        name: str = "sequential",
+        required: Iterable[str] = (),
+    ) -> None:
+        # written out, since the level is a class variable of other passes
+        object.__setattr__(self, "passes", tuple(passes))
+        object.__setattr__(self, "level", opt_level)
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "required", tuple(required))
 
     @property
     def info(self) -> PassInfo:
         """Name and level of this sequence."""
-        return PassInfo(self.name, self.opt_level)
+        return PassInfo(self.name, self.level, self.required)
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Run the enabled members in order."""
