@@ -44,10 +44,7 @@ class FunctionTable:
     def put(self, gvar: GlobalVar, func: BaseFunc) -> None:
         """Add or replace the function of a global variable; its place in the order is kept."""
         if self._by_hash is not None:
-            if gvar in self.mod:
-                old = self._by_hash.get(self._hash(self.mod.functions[gvar]), [])
-                if gvar in old:
-                    old.remove(gvar)
+            # where a replaced function stood, its entry does no harm: finding compares anew
             self._by_hash.setdefault(self._hash(func), []).append(gvar)
         self.mod.add(gvar, func)
         _give_type(gvar, func)
