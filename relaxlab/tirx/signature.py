@@ -107,6 +107,9 @@ class Signature:
                     f"{self._where(position, param)} must be a tensor, got {type(value).__name__}"
                 )
             self._check_array(position, param, ty, array, value)
+            if isinstance(ty.elem_offset, Var):
+                # the memory that is handed over begins at the first element
+                bound.sizes.setdefault(ty.elem_offset, 0)
             bound.arrays[param] = array
         elif isinstance(ty, PrimType):
             if isinstance(value, Expr) or not isinstance(value, int | float | np.generic):

@@ -348,15 +348,15 @@ class _Reduction:
             return False
         if _is_narrow(dtype):
             raise Unsupported
-        if set(self.full) - {*left, *right}:
-            return False
         initial = self._initial(fold)
         if initial is not None and initial.value != 0:
             return False
         code = VectorCode(self.writer, self.space)
         code.expect(term)
-        product = _Product(self, code.emit(term.a), code.emit(term.b))
-        product.write(fold, state, target, accumulate=initial is None)
+        a, b = code.emit(term.a), code.emit(term.b)
+        if set(range(self.space.rank)) - {*a.axes, *b.axes} or not folded <= {*a.axes} & {*b.axes}:
+            raise Unsupported
+        _Product(self, a, b).write(fold, state, target, accumulate=initial is None)
         return True
 
 

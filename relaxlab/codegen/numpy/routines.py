@@ -39,6 +39,8 @@ __all__ = [
     "scalar_max",
     "scalar_min",
     "scalar_mod",
+    "shift_left",
+    "shift_right",
     "strided_view",
     "trunc_divide",
     "trunc_mod",
@@ -148,6 +150,26 @@ def trunc_mod(a: Any, b: Any, out: Array | None = None) -> Any:
     """Return the remainder with the sign of ``a``."""
     _no_zero(b)
     return np.fmod(a, b, out=out)
+
+
+def _checked_shift(b: Any, like: Any) -> None:
+    bits = np.asarray(like).dtype.itemsize * 8
+    amounts = np.asarray(b)
+    if amounts.size and (amounts.min() < 0 or amounts.max() >= bits):
+        bad = amounts.min() if amounts.min() < 0 else amounts.max()
+        raise ValueError(f"shift by {int(bad)} bits: expected 0 to {bits - 1}")
+
+
+def shift_left(a: Any, b: Any, out: Array | None = None) -> Any:
+    """Shift integers left; ValueError where the amount is out of range."""
+    _checked_shift(b, a)
+    return np.left_shift(a, b, out=out)
+
+
+def shift_right(a: Any, b: Any, out: Array | None = None) -> Any:
+    """Shift integers right, arithmetically; ValueError where the amount is out of range."""
+    _checked_shift(b, a)
+    return np.right_shift(a, b, out=out)
 
 
 def scalar_div(a: int, b: int) -> int:

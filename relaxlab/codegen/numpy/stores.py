@@ -27,7 +27,7 @@ from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Call, Expr, Var
 from relaxlab.ir.node import structural_equal
 from relaxlab.ir.op import Op
-from relaxlab.ir.prim import EQ, GE, GT, LE, LT, NE, And, IntImm, Not, Or, Select
+from relaxlab.ir.prim import EQ, GE, GT, LE, LT, NE, And, FloatImm, IntImm, Not, Or, Select
 from relaxlab.tirx.stmt import Bind, BufferStore
 
 __all__ = ["Cut", "Target", "find_cut", "find_target", "reads_only_itself", "write_elementwise"]
@@ -343,12 +343,16 @@ def _define(
     result = code.emit(value)
     if result.dtype is not state.dtype:
         raise Unsupported
-    if not full or not result.axes:
+    if not full:
         raise Unsupported
     text, holds = result.code, "array" if result.fresh else "view"
     if result.axes != full:
         shape = ", ".join(scalar_code(writer, dim) for dim in state.shape)
         comma = "," if len(state.shape) == 1 else ""
-        text, holds = f"np.broadcast_to({text}, ({shape}{comma}))", "view"
+        shape = f"({shape}{comma})"
+        if result.axes or isinstance(value, IntImm | FloatImm):
+            text, holds = f"np.broadcast_to({text}, {shape})", "view"
+        else:
+            text, holds = f"np.full({shape}, {text}, {writer.dtype(state.dtype)})", "array"
     writer.line(f"{state.code} = {text}")
     state.holds = "array" if holds == "array" else "view"

@@ -294,6 +294,7 @@ class VectorCode:
         text = f"np.arange({bounds}, dtype={dtype})"
         if isinstance(low, IntImm) and isinstance(high, IntImm):
             values = np.arange(low.value, high.value, dtype=var.dtype.numpy())
+            values.setflags(write=False)
             text = self.writer.constant(values, text)
         return Value(self._aligned(text, (place,)), (place,), var.dtype)
 
@@ -360,15 +361,16 @@ class VectorCode:
             value = self.emit(operand, target if usable else None)
             handed_on = handed_on or value.code == target
             values.append(value)
-        if target is None:
-            for value in values:
-                if value.fresh and value.axes == axes and value.dtype is dtype:
-                    target = value.code
-                    break
         arguments = ", ".join(value.code for value in values)
         if target is not None:
             self.writer.line(f"{function}({arguments}, {target})")
-            return Value(target, axes, dtype, fresh=target != out)
+            return Value(target, axes, dtype)
+        # an index may have turned out not to move with an axis that it mentions
+        axes = tuple(sorted({place for value in values for place in value.axes}))
+        for value in values:
+            if value.fresh and value.axes == axes and value.dtype is dtype:
+                self.writer.line(f"{function}({arguments}, {value.code})")
+                return Value(value.code, axes, dtype, fresh=True)
         name = self.writer.fresh("t")
         self.writer.line(f"{name} = {function}({arguments})")
         return Value(name, axes, dtype, fresh=bool(axes))
@@ -411,7 +413,7 @@ class VectorCode:
             self._guard = self._both(outer, test)
             first = self.emit(yes)
             negated = Value(f"np.logical_not({test.code})", test.axes, test.dtype)
-            self._guard = self._both(outer, self.named(negated)) if _reads(no) else outer
+            self._guard = self._both(outer, negated)
             second = self.emit(no)
         finally:
             self._guard = outer
@@ -427,8 +429,8 @@ class VectorCode:
         if outer is None:
             return test
         axes = tuple(sorted({*outer.axes, *test.axes}))
-        joined = Value(f"np.logical_and({outer.code}, {test.code})", axes, test.dtype)
-        return self.named(joined)
+        # written only where an index needs it
+        return Value(f"np.logical_and({outer.code}, {test.code})", axes, test.dtype)
 
     def _cast(self, value: Expr, dtype: DataType) -> Value:
         inner = self.emit(value)
@@ -457,9 +459,12 @@ class VectorCode:
             return self._apply(function, args, call.dtype, out)
         if name in _BINARY_CALLS and args[0].dtype is args[1].dtype:
             return self._apply(_BINARY_CALLS[name], args, call.dtype, out)
-        if name in ("shift_left", "shift_right") and isinstance(args[1], IntImm):
-            function = "np.left_shift" if name == "shift_left" else "np.right_shift"
-            return self._apply(function, args, call.dtype, out)
+        if name in ("shift_left", "shift_right"):
+            direction = "left" if name == "shift_left" else "right"
+            amount = args[1]
+            if isinstance(amount, IntImm) and 0 <= amount.value < call.dtype.bits:
+                return self._apply(f"np.{direction}_shift", args, call.dtype, out)
+            return self._apply(self.writer.use(f"shift_{direction}"), args, call.dtype, out)
         if name == "reinterpret" and args[0].dtype.bits == call.dtype.bits:
             inner = self.named(self.emit(args[0]))
             if not inner.axes:
@@ -499,10 +504,12 @@ class VectorCode:
         return self._gather(load.buffer, parts)
 
     def _part(self, index: Expr) -> _Part:
-        index = substitute(index, self.space.fixed) if self.space.fixed else index
         if self._uses_bound(index):
             return _Part(index, None, index)
         found = linear(index, self.space.place)
+        if found is None and self.space.fixed:
+            index = substitute(index, self.space.fixed)
+            found = linear(index, self.space.place)
         return _Part(index, None, index) if found is None else _Part(index, *found)
 
     def _check_ends(self, buffer: Var, axis: int, part: _Part, extent: Expr) -> None:
@@ -706,16 +713,6 @@ def _listed(texts: list[str]) -> str:
     return (
         "".join(f"{text}, " for text in texts).rstrip(" ") if len(texts) == 1 else ", ".join(texts)
     )
-
-
-def _reads(expr: Expr) -> bool:
-    stack: list[Any] = [expr]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, TensorLoad):
-            return True
-        stack.extend(children(node))
-    return False
 
 
 def _never_nan(expr: Expr) -> bool:

@@ -13,7 +13,7 @@ import keyword
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -22,6 +22,19 @@ from relaxlab.ir.expr import Expr, Var
 from relaxlab.ir.sym import Analyzer
 from relaxlab.runtime.dtype import DataType
 from relaxlab.tirx.buffer import buffer_type
+
+_RESERVED: Final = (
+    "Tensor",
+    "array_of",
+    "bool",
+    "float",
+    "int",
+    "max",
+    "min",
+    "quiet",
+    "range",
+    "refuse",
+)
 
 __all__ = ["BufferState", "Unsupported", "Writer", "dtype_code"]
 
@@ -66,7 +79,8 @@ class Writer:
         self.buffers: dict[Var, BufferState] = {}
         self.scalars: dict[Var, str] = {}
         self.analyzer = Analyzer()
-        self._taken: set[str] = {"np"}
+        # what the text may call keeps its name, whatever buffers are called
+        self._taken: set[str] = {"np", *_RESERVED, *routines.__all__, *special.__all__}
         self._constants: dict[Any, str] = {}
 
     # ------------------------------------------------------------ names and lines
@@ -123,7 +137,6 @@ class Writer:
         if name not in self.namespace:
             home: Any = special if hasattr(special, name) else routines
             self.namespace[name] = getattr(home, name)
-            self._taken.add(name)
         return name
 
     def dtype(self, dtype: DataType) -> str:
@@ -156,8 +169,11 @@ class Writer:
     def declare(self, buffer: Var, holds: Holds, code: str | None = None) -> BufferState:
         """Introduce a buffer."""
         ty = buffer_type(buffer)
-        if ty.dtype.lanes != 1 or ty.strides or ty.elem_offset is not None:
+        if ty.dtype.lanes != 1 or ty.strides:
             raise Unsupported
+        if isinstance(ty.elem_offset, Var):
+            # the memory that is handed over begins at the first element
+            self.scalars.setdefault(ty.elem_offset, "0")
         state = BufferState(code or self.fresh(buffer.name), ty.shape, ty.dtype, holds)
         self.buffers[buffer] = state
         return state
