@@ -164,8 +164,8 @@ class IRModule:
         return list(self.functions)
 
     def functions_items(self) -> list[tuple[GlobalVar, BaseFunc]]:
-        """All (global variable, function) pairs in order."""
-        return list(self.functions.items())
+        """All (global variable, function) pairs, sorted by name as in TVM."""
+        return sorted(self.functions.items(), key=lambda item: item[0].name_hint)
 
     def clone(self) -> "IRModule":
         """Return a module with the same functions that can be changed independently."""
