@@ -24,6 +24,7 @@ from relaxlab.relax.transform.compute_prim_value import ComputePrimValue
 from relaxlab.relax.transform.convert_dataflow import ConvertToDataflow
 from relaxlab.relax.transform.dead_code_elimination import DeadCodeElimination
 from relaxlab.relax.transform.kill_after_last_use import KillAfterLastUse
+from relaxlab.relax.transform.lambda_lift import LambdaLift
 from relaxlab.relax.transform.legalize_ops import LegalizeOps
 from relaxlab.relax.transform.lower_alloc_tensor import LowerAllocTensor
 from relaxlab.relax.transform.lower_runtime_builtin import LowerRuntimeBuiltin, VMBuiltinLower
@@ -36,6 +37,7 @@ from relaxlab.relax.transform.pass_base import (
     function_pass,
 )
 from relaxlab.relax.transform.remove_purity_checking import RemovePurityChecking
+from relaxlab.relax.transform.rewrite_cuda_graph import RewriteCUDAGraph
 from relaxlab.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from relaxlab.relax.transform.static_plan_block_memory import StaticPlanBlockMemory
 from relaxlab.relax.transform.to_non_dataflow import ToNonDataflow
@@ -54,6 +56,7 @@ __all__ = [
     "DeadCodeElimination",
     "FunctionPass",
     "KillAfterLastUse",
+    "LambdaLift",
     "LegalizeOps",
     "LowerAllocTensor",
     "LowerRuntimeBuiltin",
@@ -64,6 +67,7 @@ __all__ = [
     "PassContext",
     "PassInfo",
     "RemovePurityChecking",
+    "RewriteCUDAGraph",
     "RewriteDataflowReshape",
     "Sequential",
     "StaticPlanBlockMemory",

@@ -43,7 +43,7 @@ class _Binder(ExprMutator):
         return substitute(op, self.sizes)
 
     def visit_var_(self, op: Var) -> Expr:
-        return self.sizes.get(op) or super().visit_var_(op)
+        return self.sizes[op] if op in self.sizes else super().visit_var_(op)
 
 
 def _to_const(name: str, value: Any) -> GenericConst:

@@ -56,7 +56,7 @@ class LegalizeOps(ModulePass):
     enable_warning: bool = field(default=False)
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Legalize every Relax function, in the order of the module."""
+        """Legalize every Relax function, in the order of their names."""
         if not ctx.config.get(_APPLY, True):
             return mod
         legalizer = _Legalizer(
@@ -69,9 +69,9 @@ class LegalizeOps(ModulePass):
         for gvar, func in mod.functions_items():
             if isinstance(func, Function):
                 new = legalizer.visit_expr(func)
-                if new is not func:
-                    legalizer.builder.update_func(gvar, new)
-                    changed = True
+                # all of them, which decides the order of functions in the executable
+                legalizer.builder.update_func(gvar, new)
+                changed = changed or new is not func
         return legalizer.builder.get() if changed else mod
 
 
