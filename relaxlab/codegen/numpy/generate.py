@@ -95,14 +95,14 @@ class _Generator:
     def _unpack(self, arguments: list[str]) -> None:
         writer = self.writer
         conditions: list[str] = []
-        writer.namespace.update(Tensor=Tensor, array_of=array_of)
+        writer.namespace.update(Tensor=Tensor, memory_of=memory_of)
         shapes: dict[Var, str] = {}
         for param, argument in zip(self.func.params, arguments, strict=True):
             ty = param.ty
             if isinstance(ty, BufferType):
                 state = writer.declare(param, "array")
                 get = (
-                    f"{argument}.array if {argument}.__class__ is Tensor else array_of({argument})"
+                    f"{argument}.array if {argument}.__class__ is Tensor else memory_of({argument})"
                 )
                 writer.line(f"{state.code} = {get}")
             elif isinstance(ty, PrimType):
@@ -153,23 +153,30 @@ class _Generator:
         if param not in shapes:
             shapes[param] = self.writer.fresh(f"{param.name}_shape")
             code = self.writer.state(param).code
-            # no tensor at all is refused below
-            self.writer.line(f"{shapes[param]} = getattr({code}, 'shape', ())")
+            self.writer.line(f"{shapes[param]} = {code}.shape")
         return shapes[param]
 
     def _conditions(self, param: Var, shapes: dict[Var, str]) -> list[str]:
-        """Return the tests of one buffer: dtype and shape."""
+        """Return the tests of one buffer: dtype (by identity, the usual case) and shape."""
         state = self.writer.state(param)
         dims = [scalar_code(self.writer, dim) for dim in state.shape]
         comma = "," if len(dims) == 1 else ""
         shape = shapes.get(param, f"{state.code}.shape")
-        tests = [f"{shape} != ({', '.join(dims)}{comma})"]
-        if shape in shapes.values():
-            tests.insert(0, f"{state.code} is None")
-        else:
-            tests.insert(0, f"{state.code} is None")
-        tests.insert(1, f"{state.code}.dtype != {self.writer.dtype(state.dtype)}")
-        return tests
+        dtype = self.writer.dtype(state.dtype)
+        return [f"{state.code}.dtype is not {dtype}", f"{shape} != ({', '.join(dims)}{comma})"]
+
+
+class _NoTensor:
+    """Stands for an argument that is no tensor, until the check says so in words."""
+
+    dtype = None
+    shape = ()
+
+
+def memory_of(value: Any) -> Any:
+    """Return the memory of an argument that is not of our tensor class."""
+    array = array_of(value)
+    return _NoTensor if array is None else array
 
 
 def _may_warn(func: PrimFunc) -> bool:

@@ -356,7 +356,7 @@ class _Reduction:
         a, b = code.emit(term.a), code.emit(term.b)
         if set(range(self.space.rank)) - {*a.axes, *b.axes} or not folded <= {*a.axes} & {*b.axes}:
             raise Unsupported
-        _Product(self, a, b).write(fold, state, target, accumulate=initial is None)
+        _Product(self, code, a, b).write(fold, state, target, accumulate=initial is None)
         return True
 
 
@@ -376,8 +376,9 @@ class _Product:
     in both and folded (inner).
     """
 
-    def __init__(self, reduction: _Reduction, left: Value, right: Value) -> None:
+    def __init__(self, reduction: _Reduction, code: VectorCode, left: Value, right: Value) -> None:
         self.reduction = reduction
+        self.code = code
         self.writer = reduction.writer
         self.space = reduction.space
         self.left, self.right = left, right
@@ -432,40 +433,9 @@ class _Product:
 
     def _matrix(self, value: Value, first: list[int], second: list[int]) -> str:
         """Return the text of a value as matrices: batch axes, then two."""
-        text = self._compact(value)
-        order = [*self.batch, *first, *second]
-        present = sorted(value.axes)
-        if order != present:
-            moves = [present.index(place) for place in order]
-            if moves == [1, 0]:
-                text += ".T"
-            else:
-                text += f".transpose({', '.join(map(str, moves))})"
+        text = self.code.compact(value, [*self.batch, *first, *second])
         if len(first) == 1 and len(second) == 1:
             return text
         batch = [scalar_code(self.writer, self.space.extent(place)) for place in self.batch]
         sizes = [*batch, self._count(first), self._count(second)]
         return f"{text}.reshape({', '.join(sizes)})"
-
-    def _compact(self, value: Value) -> str:
-        """Return the text of a value without the dimensions of size one."""
-        wanted = range(value.axes[0], self.space.rank)
-        if list(wanted) == list(value.axes):
-            return value.code
-        suffix = f"[{', '.join(':' if p in value.axes else 'None' for p in wanted)}]"
-        if value.code.endswith(suffix):
-            # undo the alignment of a view rather than index it twice
-            return value.code[: -len(suffix)]
-        inside = _without_none(value.code)
-        if inside is not None:
-            return inside
-        keep = ", ".join(":" if p in value.axes else "0" for p in wanted)
-        return f"{value.code}[{keep}]"
-
-
-def _without_none(code: str) -> str | None:
-    if not code.endswith("]") or "None" not in code:
-        return None
-    head, _, last = code.rpartition("[")
-    parts = [part for part in last[:-1].split(", ") if part != "None"]
-    return f"{head}[{', '.join(parts)}]" if parts else None

@@ -340,7 +340,9 @@ def _define(
     writer: Writer, code: VectorCode, state: BufferState, value: Any, full: tuple[int, ...]
 ) -> None:
     """Let the buffer's name stand for the value itself: nothing is copied."""
+    code.wanted_name = state.code
     result = code.emit(value)
+    code.wanted_name = None
     if result.dtype is not state.dtype:
         raise Unsupported
     if not full:
@@ -354,5 +356,6 @@ def _define(
             text, holds = f"np.broadcast_to({text}, {shape})", "view"
         else:
             text, holds = f"np.full({shape}, {text}, {writer.dtype(state.dtype)})", "array"
-    writer.line(f"{state.code} = {text}")
+    if text != state.code:
+        writer.line(f"{state.code} = {text}")
     state.holds = "array" if holds == "array" else "view"

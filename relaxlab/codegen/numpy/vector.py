@@ -63,7 +63,7 @@ from relaxlab.ir.prim_functor import post_order_visit, substitute
 from relaxlab.ir.type import PrimType
 from relaxlab.runtime.dtype import DataType
 
-__all__ = ["Value", "VectorCode"]
+__all__ = ["Value", "VectorCode", "transposed"]
 
 _BINARY: Final[dict[type, str]] = {
     Add: "np.add",
@@ -146,12 +146,18 @@ class Value:
         Its element type.
     fresh
         Whether it is a named array that nothing else refers to, so it may be overwritten.
+    plain
+        The array before it was aligned with the space; its dimensions follow ``order``.
+    order
+        Places of the axes, dimension by dimension, of ``plain``.
     """
 
     code: str
     axes: tuple[int, ...]
     dtype: DataType
     fresh: bool = False
+    plain: str = ""
+    order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +188,13 @@ class VectorCode:
         self._counts: Counter[Any] = Counter()
         self._shared: dict[Any, Value] = {}
         self._keys: dict[int, tuple[Expr, Any]] = {}
+        #: Name for the next new array, so that a buffer's first value is computed under its name.
+        self.wanted_name: str | None = None
+
+    def new_name(self) -> str:
+        """Return a name for a new array."""
+        name, self.wanted_name = self.wanted_name, None
+        return name or self.writer.fresh("t")
 
     # ------------------------------------------------------------ shared subexpressions
 
@@ -296,7 +309,13 @@ class VectorCode:
             values = np.arange(low.value, high.value, dtype=var.dtype.numpy())
             values.setflags(write=False)
             text = self.writer.constant(values, text)
-        return Value(self._aligned(text, (place,)), (place,), var.dtype)
+        return self._value(text, [place], var.dtype)
+
+    def _value(self, plain: str, order: Sequence[int], dtype: DataType) -> Value:
+        """Return an array whose dimensions follow ``order``, aligned with the space."""
+        axes = tuple(sorted(order))
+        code = self._aligned(transposed(plain, order, axes), axes)
+        return Value(code, axes, dtype, plain=plain, order=tuple(order))
 
     def _aligned(self, code: str, axes: Sequence[int]) -> str:
         """Return the text of an array, with one dimension per axis, aligned with the space."""
@@ -312,7 +331,7 @@ class VectorCode:
             raise Unsupported
         match expr:
             case TensorLoad():
-                return self._load(expr)
+                return self._load(expr, out)
             case Min(a=a, b=b) | Max(a=a, b=b):
                 return self._extremum(expr, a, b, out)
             case Select(condition=condition, true_value=yes, false_value=no):
@@ -371,7 +390,7 @@ class VectorCode:
             if value.fresh and value.axes == axes and value.dtype is dtype:
                 self.writer.line(f"{function}({arguments}, {value.code})")
                 return Value(value.code, axes, dtype, fresh=True)
-        name = self.writer.fresh("t")
+        name = self.new_name()
         self.writer.line(f"{name} = {function}({arguments})")
         return Value(name, axes, dtype, fresh=bool(axes))
 
@@ -402,7 +421,7 @@ class VectorCode:
         x, y = self.named(self.emit(a)), self.named(self.emit(b))
         axes = tuple(sorted({*x.axes, *y.axes}))
         test = "np.greater" if larger else "np.less"
-        name = self.writer.fresh("t")
+        name = self.new_name()
         self.writer.line(f"{name} = np.where({test}({x.code}, {y.code}), {x.code}, {y.code})")
         return Value(name, axes, expr.dtype, fresh=bool(axes))
 
@@ -418,7 +437,7 @@ class VectorCode:
         finally:
             self._guard = outer
         axes = tuple(sorted({*test.axes, *first.axes, *second.axes}))
-        name = self.writer.fresh("t")
+        name = self.new_name()
         self.writer.line(f"{name} = np.where({test.code}, {first.code}, {second.code})")
         if not first.axes and not second.axes and dtype.is_int:
             # Python ints have no dtype of their own
@@ -438,7 +457,7 @@ class VectorCode:
             return inner
         if not inner.axes:
             raise Unsupported
-        name = self.writer.fresh("t")
+        name = self.new_name()
         self.writer.line(f"{name} = {inner.code}.astype({self.writer.dtype(dtype)})")
         return Value(name, inner.axes, dtype, fresh=True)
 
@@ -476,7 +495,7 @@ class VectorCode:
 
     # ------------------------------------------------------------ reads
 
-    def _load(self, load: TensorLoad) -> Value:
+    def _load(self, load: TensorLoad, out: str | None) -> Value:
         state = self.writer.state(load.buffer)
         if state.holds == "nothing" or len(load.indices) != len(state.shape):
             raise Unsupported
@@ -498,7 +517,7 @@ class VectorCode:
         if reshaped is not None:
             return reshaped
         if len(computed) == 1:
-            taken = self._take(load.buffer, parts)
+            taken = self._take(load.buffer, parts, out)
             if taken is not None:
                 return taken
         return self._gather(load.buffer, parts)
@@ -543,15 +562,7 @@ class VectorCode:
             code += f"[{', '.join(subscripts)}]"
         if "::-1" in flips:
             code += f"[{', '.join(flips)}]"
-        return Value(self._ordered(code, order), tuple(sorted(order)), state.dtype)
-
-    def _ordered(self, code: str, order: list[int]) -> str:
-        """Return the text of an array whose dimensions follow ``order``, aligned with the space."""
-        axes = sorted(order)
-        if order != axes:
-            moves = [order.index(place) for place in axes]
-            code += ".T" if moves == [1, 0] else f".transpose({', '.join(map(str, moves))})"
-        return self._aligned(code, axes)
+        return self._value(code, order, state.dtype)
 
     def subscript(
         self, steps: dict[int, int], rest: Expr, extent: Expr
@@ -599,7 +610,7 @@ class VectorCode:
         self.writer.line(
             f"{name} = {view}({state.code}, ({_listed(offsets)}), ({_listed(shape)}), {steps})"
         )
-        return Value(self._aligned(name, axes), tuple(axes), state.dtype)
+        return self._value(name, axes, state.dtype)
 
     def _reshape(self, buffer: Var, parts: list[_Part]) -> Value | None:
         """Read in row-major order, if that is what the wrapped indices amount to."""
@@ -625,7 +636,7 @@ class VectorCode:
             position = prim_ops.floordiv(position, extent)
         shape = [scalar_code(self.writer, axis.high) for axis in axes]
         code = f"{state.code}.reshape({', '.join(shape)})"
-        return Value(self._aligned(code, places), tuple(places), state.dtype)
+        return self._value(code, places, state.dtype)
 
     def _same_index(self, index: Expr, expected: Expr) -> bool:
         if self.space.equal(index, expected):
@@ -634,7 +645,7 @@ class VectorCode:
         plain = Space([], self.space.sizes)
         return plain.equal(index, expected)
 
-    def _take(self, buffer: Var, parts: list[_Part]) -> Value | None:
+    def _take(self, buffer: Var, parts: list[_Part], out: str | None) -> Value | None:
         """Read rows: one dimension by a computed index, the others by slices."""
         state = self.writer.state(buffer)
         (chosen,) = (axis for axis, part in enumerate(parts) if part.steps is None)
@@ -659,45 +670,53 @@ class VectorCode:
         for axis, (part, extent) in enumerate(zip(parts, state.shape, strict=True)):
             if axis != chosen:
                 self._check_ends(buffer, axis, part, extent)
-        index = self._compact(self._index(buffer, chosen, parts[chosen]), row_axes)
+        index = self._index(buffer, chosen, parts[chosen], compact=True)
         code = state.code
         if any(text != ":" for text in subscripts):
             code += f"[{', '.join(subscripts)}]"
         dropped = sum(1 for a, s in enumerate(subscripts) if a < chosen and ":" not in s)
-        name = self.writer.fresh("t")
-        self.writer.line(f"{name} = np.take({code}, {index}, {chosen - dropped})")
-        aligned = self._ordered(name, order)
-        return Value(aligned, tuple(sorted(order)), state.dtype, fresh=aligned == name)
+        taken = f"np.take({code}, {index.code}, {chosen - dropped}"
+        if out is not None and order == list(range(self.space.rank)):
+            # in bounds already: "clip" only keeps NumPy from going through a buffer of its own
+            self.writer.line(f'{taken}, {out}, "clip")')
+            return Value(out, tuple(order), state.dtype)
+        name = self.new_name()
+        self.writer.line(f"{name} = {taken})")
+        value = self._value(name, order, state.dtype)
+        return replace(value, fresh=value.code == name and bool(order))
 
-    def _compact(self, value: Value, axes: tuple[int, ...]) -> str:
-        """Return the text of an aligned array without its dimensions of size one."""
-        if not axes:
+    def compact(self, value: Value, order: Sequence[int]) -> str:
+        """Return the text of a value whose dimensions are exactly the axes in ``order``."""
+        if value.plain:
+            return transposed(value.plain, value.order, order)
+        if not value.axes:
             return value.code
-        missing = [p for p in range(axes[0], self.space.rank) if p not in axes]
-        if not missing:
-            return value.code
-        keep = ["0" if p in missing else ":" for p in range(axes[0], self.space.rank)]
-        return f"{value.code}[{', '.join(keep)}]"
+        inside = range(value.axes[0], self.space.rank)
+        code = value.code
+        if list(inside) != list(value.axes):
+            code += f"[{', '.join(':' if place in value.axes else '0' for place in inside)}]"
+        return transposed(code, value.axes, order)
 
-    def _index(self, buffer: Var, axis: int, part: _Part) -> Value:
+    def _index(self, buffer: Var, axis: int, part: _Part, compact: bool = False) -> Value:
         """Write a computed index, checked unless it is proved to stay inside."""
         state = self.writer.state(buffer)
         extent = state.shape[axis]
         value = self.emit(part.index)
+        if compact and self._guard is None:
+            value = Value(self.compact(value, value.axes), value.axes, value.dtype)
         if self.space.inside(part.index, extent):
             return value
         size = scalar_code(self.writer, extent)
         where = f"{self.writer.name!r}, {buffer.name!r}, {axis}"
+        name = self.writer.fresh("index")
         if self._guard is not None:
             guard = self.writer.use("guard_index")
-            name = self.writer.fresh("index")
             self.writer.line(f"{name} = {guard}({value.code}, {self._guard.code}, {size}, {where})")
             axes = tuple(sorted({*value.axes, *self._guard.axes}))
             return Value(name, axes, part.index.dtype)
         check = self.writer.use("check_index")
-        name = self.writer.fresh("index")
         self.writer.line(f"{name} = {check}({value.code}, {size}, {where})")
-        return replace(value, code=name, fresh=False)
+        return Value(name, value.axes, value.dtype)
 
     def _gather(self, buffer: Var, parts: list[_Part]) -> Value:
         """Read element by element position, all dimensions by index arrays."""
@@ -707,6 +726,14 @@ class VectorCode:
         name = self.writer.fresh("t")
         self.writer.line(f"{name} = {state.code}[{', '.join(i.code for i in indices)}]")
         return Value(name, axes, state.dtype, fresh=bool(axes))
+
+
+def transposed(code: str, order: Sequence[int], wanted: Sequence[int]) -> str:
+    """Return the text of an array with its dimensions moved from ``order`` to ``wanted``."""
+    if list(order) == list(wanted):
+        return code
+    moves = [list(order).index(place) for place in wanted]
+    return code + (".T" if moves == [1, 0] else f".transpose({', '.join(map(str, moves))})")
 
 
 def _listed(texts: list[str]) -> str:

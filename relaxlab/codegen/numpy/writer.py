@@ -25,7 +25,7 @@ from relaxlab.tirx.buffer import buffer_type
 
 _RESERVED: Final = (
     "Tensor",
-    "array_of",
+    "memory_of",
     "bool",
     "float",
     "int",
