@@ -82,7 +82,7 @@ def _emit_function(builder: relax.BlockBuilder, config: LlamaConfig, name: str) 
     inputs = [tokens, positions, *([mask] if mask is not None else []), caches]
     with builder.function(name, [*inputs, params], attrs={"num_input": len(inputs)}):
         with builder.dataflow():
-            network = _Network(builder, config, new, params, positions)
+            network = _Network(builder, config, past, new, params, positions)
             logits, updated = network.forward(tokens, caches, mask)
             result = builder.emit_output(relax.Tuple((logits, relax.Tuple(updated))))
         builder.emit_func_output(result)
@@ -95,13 +95,14 @@ class _Network:
         self,
         builder: relax.BlockBuilder,
         config: LlamaConfig,
+        past: Var,
         new: Expr | int,
         params: Var,
         positions: Var,
     ) -> None:
         self.emit = builder.emit
         self.config = config
-        self.new = new
+        self.past, self.new = past, new
         self.params = params
         self.index = {name: i for i, name in enumerate(parameter_names(config))}
         self.cos, self.sin = (
@@ -172,7 +173,7 @@ class _Network:
         scores = self.emit(op.matmul(q, keys))
         scores = self.emit(op.multiply(scores, relax.const(float(d) ** -0.5, "float32")), "scores")
         if mask is not None:
-            total = mask.ty.shape.values[1]
+            total = self.past + n
             scores = self.emit(op.reshape(scores, (k, g, n, total)))
             scores = self.emit(op.add(scores, mask))
             scores = self.emit(op.reshape(scores, (k, g * n, total)))

@@ -12,6 +12,7 @@ Examples
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from relaxlab.ir.expr import (
     Call,
@@ -53,6 +54,20 @@ from relaxlab.relax.op.base import (
 from relaxlab.relax.op.shapes import get_shape_of
 from relaxlab.relax.type import ShapeType, TensorType
 
+if TYPE_CHECKING:
+    from relaxlab.relax import (
+        analysis,
+        backend,
+        expr_functor,
+        pipeline,
+        transform,
+        vm_build,
+    )
+    from relaxlab.relax.exec_builder import ExecBuilder
+    from relaxlab.relax.pipeline import get_default_pipeline, get_pipeline, register_pipeline
+    from relaxlab.relax.vm_build import build
+    from relaxlab.runtime.vm import VirtualMachine, VMExecutable
+
 __all__ = [
     "AnyType",
     "Binding",
@@ -92,6 +107,7 @@ __all__ = [
     "VarBinding",
     "VirtualMachine",
     "analysis",
+    "backend",
     "build",
     "call_dps_packed",
     "call_pure_packed",
@@ -107,9 +123,11 @@ __all__ = [
     "get_pipeline",
     "get_shape_of",
     "op",
+    "pipeline",
     "prim_value",
     "register_pipeline",
     "transform",
+    "vm_build",
 ]
 
 #: Name to (module, attribute); no attribute means the module itself.
@@ -118,13 +136,16 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "VMExecutable": ("relaxlab.runtime.vm", "VMExecutable"),
     "VirtualMachine": ("relaxlab.runtime.vm", "VirtualMachine"),
     "analysis": ("relaxlab.relax.analysis", None),
+    "backend": ("relaxlab.relax.backend", None),
     "build": ("relaxlab.relax.vm_build", "build"),
     "expr_functor": ("relaxlab.relax.expr_functor", None),
     "frontend": ("relaxlab.relax.frontend", None),
     "get_default_pipeline": ("relaxlab.relax.pipeline", "get_default_pipeline"),
     "get_pipeline": ("relaxlab.relax.pipeline", "get_pipeline"),
+    "pipeline": ("relaxlab.relax.pipeline", None),
     "register_pipeline": ("relaxlab.relax.pipeline", "register_pipeline"),
     "transform": ("relaxlab.relax.transform", None),
+    "vm_build": ("relaxlab.relax.vm_build", None),
 }
 
 

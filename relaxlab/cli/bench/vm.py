@@ -12,6 +12,7 @@ import numpy as np
 from relaxlab import relax, runtime
 from relaxlab.cli.bench.rows import Bar, Row, measure
 from relaxlab.cli.bench.tvm_peer import run_tvm
+from relaxlab.ir import IRModule
 from relaxlab.script import from_source
 
 __all__ = ["rows"]
@@ -34,7 +35,9 @@ result(measure(lambda: main(x)) * 1e9)
 def rows() -> Iterator[Row]:
     """Yield the rows of ``relaxlab bench vm``."""
     yield Row("runloop_instruction", "ns", _instruction(), None, None, Bar("<=", 350))
-    main = relax.VirtualMachine(relax.build(from_source(_ENTRY)), runtime.cpu())["main"]
+    mod = from_source(_ENTRY)
+    assert isinstance(mod, IRModule)
+    main = relax.VirtualMachine(relax.build(mod), runtime.cpu())["main"]
     x = runtime.tensor(np.zeros(4, np.float32))
     ours = measure(lambda: main(x)) * 1e9
     yield Row("entry", "ns", ours, "tvm", run_tvm(_TVM_ENTRY, _ENTRY), Bar("<=", 0.3))
