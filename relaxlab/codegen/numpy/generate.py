@@ -61,6 +61,7 @@ class _Generator:
         self.func = func
         self.name = name
         self.writer = Writer(name)
+        self.writer.no_alias = bool(func.func_attrs.get("tirx.noalias", False))
         self.signature = Signature(func, name)
         self.sizes: list[Var] = []
 

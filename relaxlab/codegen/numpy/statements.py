@@ -26,10 +26,13 @@ from relaxlab.codegen.numpy.stores import write_elementwise
 from relaxlab.codegen.numpy.writer import Unsupported, Writer
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Call, Var
+from relaxlab.ir.node import structural_equal
 from relaxlab.ir.op import Op
 from relaxlab.ir.prim import IntImm, Range, TensorLoad
 from relaxlab.ir.prim_functor import defined_vars, post_order_visit
-from relaxlab.tirx.buffer import is_buffer_var
+from relaxlab.ir.prim_literals import is_const_int
+from relaxlab.ir.sym.pattern import same
+from relaxlab.tirx.buffer import buffer_type, is_buffer_var
 from relaxlab.tirx.function import PrimFunc
 from relaxlab.tirx.interp import Frame, Interpreter, error_class
 from relaxlab.tirx.stmt import (
@@ -66,6 +69,27 @@ def _loads(stmt: Any) -> list[Var]:
     return found
 
 
+def _copied(stmt: Stmt) -> tuple[Var, Var] | None:
+    """Return (source, target) of a statement that copies one buffer to another, as it is."""
+    nest = read_nest(stmt)
+    if nest is None or len(nest.body) != 1 or not nest.stores or nest.init is not None:
+        return None
+    (store,) = nest.stores
+    value = store.value
+    rank = len(nest.axes)
+    if not isinstance(value, TensorLoad) or not rank == len(store.indices) == len(value.indices):
+        return None
+    variables = [axis.var for axis in nest.axes]
+    target, source = buffer_type(store.buffer), buffer_type(value.buffer)
+    whole = all(
+        index is var and other is var and is_const_int(axis.low, 0) and same(axis.high, extent)
+        for index, other, var, axis, extent in zip(
+            store.indices, value.indices, variables, nest.axes, target.shape, strict=True
+        )
+    )
+    return (value.buffer, store.buffer) if whole and target.dtype is source.dtype else None
+
+
 class StatementWriter:
     """Writes the body of one kernel.
 
@@ -86,18 +110,53 @@ class StatementWriter:
         self.interpreter = Interpreter(func, writer.name)
         # how many statements of the outermost sequence are still going to write a buffer
         self._writes_left: Counter[Var] = Counter()
+        self._reads_left: Counter[Var] = Counter()
         self._outer = False
         self._locals: set[Var] = set()
 
     def write(self, stmt: Stmt) -> None:
         """Write the whole body."""
         statements = list(self._outermost(stmt))
+        if self.writer.no_alias:
+            statements = self._forwarded(statements)
         for statement in statements:
             self._writes_left.update(set(_stores(statement)))
+            self._reads_left.update(set(_loads(statement)))
         for statement in statements:
             self._writes_left.subtract(set(_stores(statement)))
+            self._reads_left.subtract(set(_loads(statement)))
+            self.writer.dying = {
+                buffer
+                for buffer in self._locals
+                if not self._reads_left[buffer] and not self._writes_left[buffer]
+            }
             self._outer = True
             self.statement(statement)
+
+    def _forwarded(self, statements: list[Stmt]) -> list[Stmt]:
+        """Drop copies of a local buffer to an output, letting the local be the output."""
+        stores = Counter(buffer for s in statements for buffer in set(_stores(s)))
+        loads = Counter(buffer for s in statements for buffer in set(_loads(s)))
+        kept = []
+        for statement in statements:
+            pair = _copied(statement)
+            if pair is not None:
+                source, target = pair
+                state = self.writer.buffers.get(target)
+                once = stores[source] == loads[source] == stores[target] == 1
+                if (
+                    once
+                    and not loads[target]
+                    and source in self._locals
+                    and state is not None
+                    and state.holds == "array"
+                    and structural_equal(source.ty, target.ty)
+                ):
+                    self.writer.buffers[source] = state
+                    self._locals.discard(source)
+                    continue
+            kept.append(statement)
+        return kept
 
     def _outermost(self, stmt: Stmt) -> Iterable[Stmt]:
         """Open the root block and sequences."""

@@ -358,4 +358,7 @@ def _define(
             text, holds = f"np.full({shape}, {text}, {writer.dtype(state.dtype)})", "array"
     if text != state.code:
         writer.line(f"{state.code} = {text}")
+    if holds == "view":
+        # what the view looks at must stay as it is while the view is in use
+        writer.shared.update(load.buffer for load in loads_of([value]))
     state.holds = "array" if holds == "array" else "view"

@@ -186,6 +186,7 @@ class VectorCode:
         self.bound: dict[Var, Value] = {}
         self._guard: Value | None = None
         self._counts: Counter[Any] = Counter()
+        self._reads: Counter[Var] = Counter()
         self._shared: dict[Any, Value] = {}
         self._keys: dict[int, tuple[Expr, Any]] = {}
         #: Name for the next new array, so that a buffer's first value is computed under its name.
@@ -201,6 +202,9 @@ class VectorCode:
     def expect(self, expr: Expr) -> None:
         """Note the parts of an expression that is going to be written, to share equal ones."""
         self._count(expr)
+        post_order_visit(
+            expr, lambda n: self._reads.update([n.buffer]) if isinstance(n, TensorLoad) else None
+        )
 
     def _count(self, expr: Expr) -> None:
         key = self._key(expr)
@@ -376,7 +380,12 @@ class VectorCode:
         handed_on = False
         for operand in operands:
             # the first operand that fills the space may use the target meanwhile
-            usable = target is not None and not handed_on and self._fills(operand, dtype, axes)
+            usable = (
+                target is not None
+                and not handed_on
+                and self.writer.no_alias
+                and self._fills(operand, dtype, axes)
+            )
             value = self.emit(operand, target if usable else None)
             handed_on = handed_on or value.code == target
             values.append(value)
@@ -511,7 +520,8 @@ class VectorCode:
             used = [place for part in parts for place in part.steps or ()]
             simple = all(len(part.steps or ()) <= 1 for part in parts)
             if simple and len(used) == len(set(used)):
-                return self._slice(load.buffer, parts)
+                value = self._slice(load.buffer, parts)
+                return replace(value, fresh=self._may_overwrite(load.buffer, value))
             return self._strided(load.buffer, parts)
         reshaped = self._reshape(load.buffer, parts)
         if reshaped is not None:
@@ -521,6 +531,19 @@ class VectorCode:
             if taken is not None:
                 return taken
         return self._gather(load.buffer, parts)
+
+    def _may_overwrite(self, buffer: Var, value: Value) -> bool:
+        """Whether a buffer that is read for the last time may take the result."""
+        state = self.writer.state(buffer)
+        return (
+            buffer in self.writer.dying
+            and buffer not in self.writer.shared
+            and state.holds == "array"
+            and self._reads[buffer] == 1
+            and value.code == state.code
+            and value.axes == tuple(range(self.space.rank))
+            and not any(axis.reduce for axis in self.space.axes)
+        )
 
     def _part(self, index: Expr) -> _Part:
         if self._uses_bound(index):

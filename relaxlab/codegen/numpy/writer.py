@@ -79,6 +79,12 @@ class Writer:
         self.buffers: dict[Var, BufferState] = {}
         self.scalars: dict[Var, str] = {}
         self.analyzer = Analyzer()
+        #: Whether no two parameters share memory, so that outputs may hold intermediate values.
+        self.no_alias = False
+        #: Local buffers that nothing reads or writes after the present statement.
+        self.dying: set[Var] = set()
+        #: Buffers that share memory with another one, which must not be overwritten early.
+        self.shared: set[Var] = set()
         # what the text may call keeps its name, whatever buffers are called
         self._taken: set[str] = {"np", *_RESERVED, *routines.__all__, *special.__all__}
         self._constants: dict[Any, str] = {}
