@@ -195,8 +195,8 @@ class CallableAnnotation(Annotation):
         """Return the type."""
         ret = self.ret.make(context) if self.ret is not None else None
         if self.params is None:
-            if ret is None and not self.purity:
-                return PACKED_FUNC
+            if (ret is None or isinstance(ret, AnyType)) and not self.purity:
+                return PACKED_FUNC  # both print as ``R.Callable``
             return FuncType(None, ret or AnyType(), bool(self.purity))
         params = tuple(param.make(context) for param in self.params)
         if ret is None:

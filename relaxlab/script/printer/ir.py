@@ -171,11 +171,13 @@ def _signature_dimension(p: Printing, dim: Expr) -> str:
             quoted = quoted or (var is not dim and not p.use_pep695)
             if p.names.find(var) is None:
                 p.names.define(var, var.name)
-        elif p.names.find(var) is None:
-            # a scalar parameter further to the right, or a variable of the body
-            quoted = True
-            if var in frame.params:
+        elif var in frame.params and var not in frame.shown:
+            # a scalar parameter further to the right; in a kernel naming it once is enough
+            quoted = quoted or p.in_relax or p.names.find(var) is None
+            if p.names.find(var) is None:
                 p.names.define(var, var.name)
+        elif p.names.find(var) is None:
+            quoted = True  # a variable of the body
     text = scalar(p, dim)
     return string_text(text) if quoted else text
 

@@ -92,6 +92,7 @@ def _parameter(p: Printing, param: Var) -> str:
     # an earlier type may have mentioned a scalar parameter
     ty = type_text(p, param.ty)
     name = p.names.find(param) or p.names.define(param, param.name)
+    p.functions[-1].shown.add(param)
     return f"{name}: {ty}"
 
 

@@ -38,8 +38,8 @@ class FunctionFrame:
 
     Attributes
     ----------
-    params
-        Its parameters.
+    params, shown
+        Its parameters, and those of them that have been printed.
     declarations
         Lines for its head, in order of first use: ``m = T.int64()``, ``cls = Module``.
     type_vars
@@ -47,6 +47,7 @@ class FunctionFrame:
     """
 
     params: set[Var] = field(default_factory=set)
+    shown: set[Var] = field(default_factory=set)
     declarations: list[str] = field(default_factory=list)
     type_vars: set[Var] = field(default_factory=set)
 

@@ -95,6 +95,7 @@ def _decorator(p: Printing, func: PrimFunc) -> str:
 def _parameter(p: Printing, param: Var) -> str:
     # an earlier buffer may have mentioned a scalar parameter
     name = p.names.find(param) or p.names.define(param, param.name)
+    p.functions[-1].shown.add(param)
     if isinstance(param.ty, BufferType):
         arguments = _buffer_arguments(p, param.ty, dtype_always=True)
         return f"{name}: {p.mark('T')}.Buffer({', '.join(arguments)})"
