@@ -34,30 +34,32 @@ class FunctionTable:
 
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
-        #: Functions by structural hash; filled when first asked for.
-        self._by_hash: dict[int, list[GlobalVar]] | None = None
+        #: Functions by kind and structural hash.
+        self._by_hash: dict[tuple[type, int], list[GlobalVar]] = {}
+        #: Functions by kind that nobody looked for yet: hashing a long one costs.
+        self._unhashed: dict[type, list[GlobalVar]] = {}
         #: The function hashed last, which is often asked for and then added.
         self._last: tuple[BaseFunc, int] | None = None
         for gvar, func in mod.functions.items():
+            self._unhashed.setdefault(type(func), []).append(gvar)
             _give_type(gvar, func)
 
     def put(self, gvar: GlobalVar, func: BaseFunc) -> None:
         """Add or replace the function of a global variable; its place in the order is kept."""
-        if self._by_hash is not None:
-            # where a replaced function stood, its entry does no harm: finding compares anew
-            self._by_hash.setdefault(self._hash(func), []).append(gvar)
+        # where a replaced function stood, its entry does no harm: finding compares anew
+        self._unhashed.setdefault(type(func), []).append(gvar)
         self.mod.add(gvar, func)
         _give_type(gvar, func)
 
     def find_equal(self, func: BaseFunc) -> GlobalVar | None:
         """Return the function that equals ``func``, the one of the smallest name if several."""
-        if self._by_hash is None:
-            self._by_hash = {}
-            for gvar, known in self.mod.functions.items():
-                self._by_hash.setdefault(self._hash(known), []).append(gvar)
+        kind = type(func)
+        for gvar in self._unhashed.pop(kind, ()):
+            key = (kind, self._hash(self.mod.functions[gvar]))
+            self._by_hash.setdefault(key, []).append(gvar)
         same = [
             gvar
-            for gvar in self._by_hash.get(self._hash(func), ())
+            for gvar in self._by_hash.get((kind, self._hash(func)), ())
             if structural_equal(self.mod.functions[gvar], func)
         ]
         return min(same, key=lambda gvar: gvar.name_hint) if same else None
