@@ -108,7 +108,8 @@ def build(mod: IRModule | PrimFunc, target: Target | str | None = None) -> Libra
     mod
         A module, of which the PrimFuncs are taken, or one PrimFunc.
     target
-        What to compile for; the default target when omitted.
+        What to compile for; the default target when omitted. A CPU target without a generator of
+        its own gets portable kernels.
 
     Raises
     ------
@@ -117,14 +118,20 @@ def build(mod: IRModule | PrimFunc, target: Target | str | None = None) -> Libra
         name.
     """
     chosen = default_target() if target is None else Target(target)
-    generator = GENERATORS.find(chosen.kind.name)
-    if generator is None:
-        known = ", ".join(sorted(GENERATORS.names()))
-        raise InternalError(
-            f"no code generator for target {chosen.kind.name!r} is installed; available: {known}"
-        )
+    kind = _generator_kind(chosen)
     functions = {"main": mod} if isinstance(mod, PrimFunc) else _named(mod)
-    return Library(chosen.kind.name, dict(_unique(functions.items())), generator)
+    return Library(kind, dict(_unique(functions.items())), GENERATORS.get(kind))
+
+
+def _generator_kind(target: Target) -> str:
+    """Return which generator serves a target: its own, or on a CPU the portable one."""
+    kind = target.kind.name
+    if kind in GENERATORS:
+        return kind
+    if "cpu" in target.keys:
+        return "numpy"
+    known = ", ".join(sorted(GENERATORS.names()))
+    raise InternalError(f"no code generator for target {kind!r} is installed; available: {known}")
 
 
 def _named(mod: IRModule) -> dict[str, PrimFunc]:
