@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add prompt, length, model and the way tokens are chosen."""
     parser.add_argument("prompt", metavar="PROMPT", help="text to continue")
     parser.add_argument(
-        "-n", type=int, default=32, metavar="N", help="most tokens to generate (default 32)"
+        "-n", type=int, default=32, metavar="N", help="tokens to generate (default 32)"
     )
     parser.add_argument(
         "--model",
@@ -45,6 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--top-p", type=float, default=0.95, metavar="P", help="share of probability kept (0.95)"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the choice (default 0)")
+    parser.add_argument(
+        "--stop", action="store_true", help="stop when the model ends its text; else go on to N"
+    )
     parser.add_argument(
         "--print-ids", action="store_true", help="end with one line `ids: 7042 30 ...`"
     )
@@ -67,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
     choose = greedy if args.greedy else sampler(args.temperature, args.top_p, args.seed)
     text = model.tokenizer.stream(special=False)
     ids: list[int] = []
-    for token in generate(llama, tokens, args.n, choose):
+    stop = model.tokenizer.ends if args.stop else ()
+    for token in generate(llama, tokens, args.n, choose, stop=stop):
         ids.append(token)
         sys.stdout.write(text.push(token))
         sys.stdout.flush()

@@ -11,7 +11,7 @@ Examples
 3
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -128,21 +128,25 @@ def sampler(temperature: float = 0.8, top_p: float = 0.95, seed: int = 0) -> Cho
 
 
 def generate(
-    llama: CompiledLlama, prompt: Sequence[int], count: int, choose: Chooser = greedy
+    llama: CompiledLlama,
+    prompt: Sequence[int],
+    count: int,
+    choose: Chooser = greedy,
+    *,
+    stop: Collection[int] = (),
 ) -> Iterator[int]:
-    """Yield up to ``count`` tokens after ``prompt``; the last one may be an end token.
+    """Yield ``count`` tokens after ``prompt``.
 
-    Stops after a token that ends the text, which is yielded, or when the context is full.
+    Fewer when the context is full, or after a token of ``stop``, which is yielded.
     """
     if count <= 0:
         return
     logits, caches = llama.prefill(prompt, llama.empty_cache())
     used = len(prompt)
-    ends = llama.model.tokenizer.ends
     for produced in range(1, count + 1):
         token = choose(logits)
         yield token
-        if produced == count or token in ends or used == llama.model.config.context:
+        if produced == count or token in stop or used == llama.model.config.context:
             return
         logits, caches = llama.decode(token, caches)
         used += 1
