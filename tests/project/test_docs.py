@@ -2,8 +2,10 @@
 
 import ast
 import doctest
-import linecache
 import re
+import subprocess
+import sys
+import textwrap
 import warnings
 from importlib import import_module
 from pathlib import Path
@@ -49,20 +51,16 @@ def test_docs_say_what_a_module_is_for_and_what_is_public(path):
         assert names == sorted(names)
 
 
-def test_docs_of_the_readme_run(capsys):
+def test_docs_of_the_readme_run(tmp_path):
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^ *```python\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
     assert blocks
     for number, block in enumerate(blocks):
-        lines = block.splitlines()
-        indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
         # A decorator reads its function's source, which must therefore be in a file.
-        source = "\n".join(line[indent:] for line in lines)
-        run_as_file(source, number)
-    assert "@main" in capsys.readouterr().out
-
-
-def run_as_file(source: str, number: int) -> None:
-    name = f"<readme {number}>"
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    exec(compile(source, name, "exec"), {"__name__": f"readme_{number}"})
+        path = tmp_path / f"block_{number}.py"
+        path.write_text(textwrap.dedent(block), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-W", "error", path], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "@main" in done.stdout
