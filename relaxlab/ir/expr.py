@@ -32,8 +32,8 @@ from relaxlab.registry import Registry
 from relaxlab.runtime.dtype import DataType
 
 __all__ = [
-    "EXPR_OPERATORS",
     "Call",
+    "EXPR_OPERATORS",
     "Expr",
     "GenericConst",
     "GlobalVar",

@@ -20,9 +20,9 @@ from relaxlab.runtime.dtype import DataType
 
 __all__ = [
     "BINARY_MATH",
+    "CallEffectKind",
     "INTEGER_BITS",
     "UNARY_MATH",
-    "CallEffectKind",
     "call_intrin",
     "effect_of",
 ]

@@ -32,9 +32,9 @@ from typing import IO, BinaryIO
 import platformdirs
 
 __all__ = [
-    "MODELS",
     "DownloadError",
     "KnownModel",
+    "MODELS",
     "ModelNotFoundError",
     "find_model",
     "get",

@@ -29,8 +29,8 @@ from relaxlab.runtime.vm.serialize import read_executable, write_executable
 from relaxlab.runtime.vm.verify import verify_executable
 
 __all__ = [
-    "MODULE_FUNCTIONS",
     "KernelLibrary",
+    "MODULE_FUNCTIONS",
     "VMExecutable",
     "VMFuncInfo",
     "VMFuncKind",

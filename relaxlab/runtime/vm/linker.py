@@ -55,7 +55,7 @@ from relaxlab.runtime.vm.bytecode import (
 from relaxlab.runtime.vm.executable import KernelLibrary, VMExecutable
 from relaxlab.runtime.vm.frame import Closure, LinkedFunction, LinkedInstruction
 
-__all__ = ["CALL", "ENTER", "GOTO", "IF", "INVOKE", "RET", "TRAP", "Program", "find_host", "link"]
+__all__ = ["CALL", "ENTER", "GOTO", "IF", "INVOKE", "Program", "RET", "TRAP", "find_host", "link"]
 
 # in the order in which the loop asks for them
 CALL: Final = 0

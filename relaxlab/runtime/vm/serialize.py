@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from relaxlab.runtime.vm.executable import VMExecutable
 
 __all__ = [
-    "MAGIC_V1",
-    "MAGIC_V2",
-    "TENSOR_MAGIC",
-    "VERSION",
     "ByteReader",
     "ConstantKind",
+    "MAGIC_V1",
+    "MAGIC_V2",
     "Sections",
+    "TENSOR_MAGIC",
+    "VERSION",
     "read_executable",
     "read_tensor",
     "write_executable",

@@ -37,7 +37,7 @@ from relaxlab.runtime.vm.bytecode import (
 if TYPE_CHECKING:
     from relaxlab.runtime.vm.executable import VMExecutable
 
-__all__ = ["RULES", "Finding", "find_problems", "verify_executable"]
+__all__ = ["Finding", "RULES", "find_problems", "verify_executable"]
 
 RULES: Final = {
     "argument-kind": "an argument word is a register, an immediate, a constant or a function",

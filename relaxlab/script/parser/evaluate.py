@@ -23,7 +23,7 @@ from relaxlab.script.namespace import Namespace
 from relaxlab.script.parser.scope import MISSING, Scope
 from relaxlab.script.parser.source import Source
 
-__all__ = ["FAILURES", "Evaluator", "ModuleNames"]
+__all__ = ["Evaluator", "FAILURES", "ModuleNames"]
 
 #: What the functions that build a program raise when they refuse; shown at the place of the call.
 FAILURES: Final = (

@@ -18,7 +18,7 @@ from relaxlab.runtime.dtype import DataType
 from relaxlab.script.printer.names import Names
 from relaxlab.tirx.stmt import For
 
-__all__ = ["INDENT", "INDENTED_BLANK", "FunctionFrame", "Printing", "indented"]
+__all__ = ["FunctionFrame", "INDENT", "INDENTED_BLANK", "Printing", "indented"]
 
 INDENT = "    "
 #: A line of nothing but indentation; no text of a program holds this character.

@@ -35,7 +35,7 @@ from relaxlab.runtime.vm.builtin.table import (
     shown,
 )
 
-__all__ = ["TENSOR_CACHE", "ParamModule", "read_tensor_cache"]
+__all__ = ["ParamModule", "TENSOR_CACHE", "read_tensor_cache"]
 
 TENSOR_CACHE: Final[Registry[Tensor]] = Registry("cached tensor", InternalError)
 
