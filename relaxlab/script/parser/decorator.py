@@ -9,13 +9,34 @@ import ast
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from types import FrameType, FunctionType
 from typing import Any
 
-__all__ = ["FunctionDecorator", "ModuleDecorator", "decorator_of", "surroundings"]
+__all__ = ["Decorated", "FunctionDecorator", "ModuleDecorator", "decorator_of"]
 
-#: Parses a decorated object: (object, visible names, options).
-Parse = Callable[[Any, Mapping[str, Any], Mapping[str, Any]], Any]
+
+@dataclass(frozen=True, slots=True)
+class Decorated:
+    """A decorated class or function: where its text is, and what is visible there.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    filename, line
+        Where its definition begins.
+    names
+        Names visible there, with their values.
+    options
+        Options of the decorator.
+    """
+
+    name: str
+    filename: str
+    line: int
+    names: Mapping[str, Any]
+    options: Mapping[str, Any]
 
 
 class FunctionDecorator:
@@ -23,11 +44,11 @@ class FunctionDecorator:
 
     Examples
     --------
-    >>> FunctionDecorator("T.prim_func", lambda func, names, options: "parsed")(len)
-    'parsed'
+    >>> FunctionDecorator("T.prim_func", lambda program: program.name)(lambda: None)
+    '<lambda>'
     """
 
-    def __init__(self, name: str, parse: Parse) -> None:
+    def __init__(self, name: str, parse: Callable[[Decorated], Any]) -> None:
         self.name = name
         self._parse = parse
 
@@ -38,9 +59,15 @@ class FunctionDecorator:
         return self._decorate(func, options, sys._getframe(1))
 
     def _decorate(self, func: Any, options: Mapping[str, Any], caller: FrameType) -> Any:
-        if isinstance(func, FunctionType) and _in_class(func):
+        if not isinstance(func, FunctionType):
+            raise TypeError(f"@{self.name} decorates a function, got {func!r}")
+        if _in_class(func):
             return func
-        return self._parse(func, surroundings(func, caller), options)
+        code = func.__code__
+        names = _surroundings(func, caller)
+        return self._parse(
+            Decorated(func.__name__, code.co_filename, code.co_firstlineno, names, options)
+        )
 
     def __repr__(self) -> str:
         return self.name
@@ -48,6 +75,14 @@ class FunctionDecorator:
 
 class ModuleDecorator(FunctionDecorator):
     """A decorator of classes."""
+
+    def _decorate(self, cls: Any, options: Mapping[str, Any], caller: FrameType) -> Any:
+        if not isinstance(cls, type):
+            raise TypeError(f"@{self.name} decorates a class, got {cls!r}")
+        # the line that is executed is that of the decorator
+        filename, line = caller.f_code.co_filename, caller.f_lineno
+        names = {**caller.f_globals, **caller.f_locals}
+        return self._parse(Decorated(cls.__name__, filename, line, names, options))
 
 
 def decorator_of(
@@ -88,24 +123,10 @@ def _in_class(func: FunctionType) -> bool:
     return bool(outer) and not outer.endswith("<locals>")
 
 
-def surroundings(program: Any, caller: FrameType | None) -> dict[str, Any]:
-    """Return the names visible where a decorated object stands.
-
-    Parameters
-    ----------
-    program
-        The function or class.
-    caller
-        The frame that the decorator was called from, which holds the local variables.
-    """
-    names: dict[str, Any] = {}
-    if caller is not None:
-        names.update(caller.f_globals)
-    if isinstance(program, FunctionType):
-        names.update(program.__globals__)
-        for name, cell in zip(program.__code__.co_freevars, program.__closure__ or (), strict=True):
-            with suppress(ValueError):  # not assigned yet
-                names[name] = cell.cell_contents
-    if caller is not None:
-        names.update(caller.f_locals)
-    return names
+def _surroundings(func: FunctionType, caller: FrameType) -> dict[str, Any]:
+    """Return the names visible where a function is defined, innermost last."""
+    names: dict[str, Any] = {**caller.f_globals, **func.__globals__}
+    for name, cell in zip(func.__code__.co_freevars, func.__closure__ or (), strict=True):
+        with suppress(ValueError):  # not assigned yet
+            names[name] = cell.cell_contents
+    return {**names, **caller.f_locals}

@@ -14,12 +14,17 @@ from relaxlab.ir.module import BaseFunc, IRModule
 from relaxlab.relax.analysis import well_formed
 from relaxlab.relax.call_type import prim_func_type
 from relaxlab.relax.expr import ExternFunc, Function
-from relaxlab.script.parser.decorator import FunctionDecorator, ModuleDecorator, decorator_of
-from relaxlab.script.parser.evaluate import FAILURES, Evaluator, ModuleNames
+from relaxlab.script.parser.decorator import (
+    Decorated,
+    FunctionDecorator,
+    ModuleDecorator,
+    decorator_of,
+)
+from relaxlab.script.parser.evaluate import Evaluator, ModuleNames
 from relaxlab.script.parser.metadata import load_metadata
 from relaxlab.script.parser.relax import RelaxParser, signature_type
 from relaxlab.script.parser.scope import Scope
-from relaxlab.script.parser.source import Source
+from relaxlab.script.parser.source import FAILURES, Source
 from relaxlab.script.parser.tirx import KernelParser
 
 __all__ = ["parse_function", "parse_module", "parse_text"]
@@ -80,26 +85,18 @@ def parse_text(text: str, languages: Mapping[str, Any], name: str = "<str>") -> 
         return _single(program, source, scope, False)
 
 
-def parse_module(cls: Any, names: Mapping[str, Any], options: Mapping[str, Any]) -> IRModule:
+def parse_module(program: Decorated) -> IRModule:
     """Return the module that a decorated class describes."""
-    source = Source.of(cls)
-    node = _definition(source, ast.ClassDef)
-    return _module(node, source, Scope(names), True, options)
+    source = Source.of_file(program.filename, program.names)
+    node = source.definition(ast.ClassDef, program.name, program.line)
+    return _module(node, source, Scope(program.names), True, program.options)
 
 
-def parse_function(func: Any, names: Mapping[str, Any], options: Mapping[str, Any]) -> BaseFunc:
+def parse_function(program: Decorated) -> BaseFunc:
     """Return the function that a decorated Python function describes."""
-    del options  # read again from the text, together with which decorator it is
-    source = Source.of(func)
-    return _single(_definition(source, ast.FunctionDef), source, Scope(names), True)
-
-
-def _definition(source: Source, kind: type[Any]) -> Any:
-    tree = source.parse()
-    node = tree.body[0] if tree.body else None
-    if not isinstance(node, kind):
-        raise source.error(node or _Place(), f"expected a definition ({kind.__name__})")
-    return node
+    source = Source.of_file(program.filename, program.names)
+    node = source.definition(ast.FunctionDef, program.name, program.line)
+    return _single(node, source, Scope(program.names), True)
 
 
 class _Place(ast.expr):

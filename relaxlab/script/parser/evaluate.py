@@ -21,21 +21,9 @@ from relaxlab.errors import DiagnosticError
 from relaxlab.ir.expr import Expr, GlobalVar
 from relaxlab.script.namespace import Namespace
 from relaxlab.script.parser.scope import MISSING, Scope
-from relaxlab.script.parser.source import Source
+from relaxlab.script.parser.source import FAILURES, Source
 
 __all__ = ["Evaluator", "FAILURES", "ModuleNames"]
-
-#: What the functions that build a program raise when they refuse; shown at the place of the call.
-FAILURES: Final = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    IndexError,
-    KeyError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
 
 _BINARY: Final[dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]]] = {
     ast.Add: ("add", operator.add),

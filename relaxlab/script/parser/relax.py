@@ -38,11 +38,11 @@ from relaxlab.relax.type_relations import BaseCheckResult, type_base_check
 from relaxlab.script import relax_parts as parts
 from relaxlab.script.annotation import Annotation, AnnotationFunction, to_annotation
 from relaxlab.script.parser.decorator import FunctionDecorator, decorator_of
-from relaxlab.script.parser.evaluate import FAILURES, Evaluator, ModuleNames
+from relaxlab.script.parser.evaluate import Evaluator, ModuleNames
 from relaxlab.script.parser.scalar import SCALAR_OPERATORS
 from relaxlab.script.parser.scope import Scope
 from relaxlab.script.parser.signature import Signature
-from relaxlab.script.parser.source import Source
+from relaxlab.script.parser.source import FAILURES, Source
 
 __all__ = ["RelaxParser", "signature_type"]
 

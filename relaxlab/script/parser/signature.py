@@ -16,8 +16,9 @@ from relaxlab.ir.global_info import VDevice
 from relaxlab.ir.type import PrimType, Type
 from relaxlab.runtime.dtype import DataType
 from relaxlab.script.annotation import Annotation, TypeAnnotation, to_annotation
-from relaxlab.script.parser.evaluate import FAILURES, Evaluator
+from relaxlab.script.parser.evaluate import Evaluator
 from relaxlab.script.parser.scope import MISSING, Scope
+from relaxlab.script.parser.source import FAILURES
 
 __all__ = ["Signature"]
 

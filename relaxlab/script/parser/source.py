@@ -19,18 +19,38 @@ error: invalid syntax
 """
 
 import ast
-import inspect
+import linecache
 import re
-import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final, TypeVar
 
 from relaxlab.errors import DiagnosticError
 from relaxlab.ir.source import Span
 
-__all__ = ["Source"]
+__all__ = ["FAILURES", "Source"]
 
+D = TypeVar("D", ast.ClassDef, ast.FunctionDef)
+
+#: What the functions that build a program raise when they refuse; shown at the place of the call.
+FAILURES: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 _GENERIC = re.compile(r"(?m)^([ \t]*def[ \t]+\w+[ \t]*)(\[[^\]\n]*\])")
+
+
+@lru_cache(maxsize=4)
+def _tree(text: str) -> ast.Module:
+    # every decorator of a file asks for the tree of the whole file
+    return ast.parse(text)
 
 
 @dataclass(slots=True)
@@ -40,46 +60,53 @@ class Source:
     Attributes
     ----------
     text
-        What is parsed; its first line is not indented.
+        What is parsed.
     name
         File it came from, or ``<str>``.
-    first_line
-        Line of the file where the text begins.
-    indent
-        Columns by which the text was moved to the left.
     type_params
         Names between the brackets of ``def main[n](...)``, by line.
     """
 
     text: str
     name: str = "<str>"
-    first_line: int = 1
-    indent: int = 0
     type_params: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     @staticmethod
-    def of(program: Any) -> "Source":
-        """Return the source of a decorated class or function.
+    def of_file(filename: str, names: Mapping[str, Any]) -> "Source":
+        """Return the text of a file, or of a notebook's cell, that is being executed.
+
+        Parameters
+        ----------
+        filename
+            What the code that is executed calls its file.
+        names
+            The globals of that code, which may know how to load it.
 
         Raises
         ------
         DiagnosticError
-            If Python cannot find it, as for what was typed into ``exec``.
+            If there is no such text, as for what was given to ``exec``.
         """
-        try:
-            lines, first = inspect.getsourcelines(program)
-            name = inspect.getsourcefile(program) or "<unknown>"
-        except (OSError, TypeError) as error:
+        lines = linecache.getlines(filename, dict(names))
+        if not lines:
             raise DiagnosticError(
-                f"error: cannot find the source of {getattr(program, '__name__', program)!r}: "
-                f"{error}\nA decorator parses the file it stands in; for a program in a string "
-                "use relaxlab.script.from_source(text)."
-            ) from None
-        text = "".join(lines)
-        dedented = textwrap.dedent(text)
-        indent = len(text.partition("\n")[0]) - len(dedented.partition("\n")[0])
-        # getsourcelines counts a module's first line as 0
-        return Source(dedented, name, max(first, 1), indent)
+                f"error: cannot find the source text of {filename}\n"
+                "A decorator parses the file it stands in; for a program in a string use "
+                "relaxlab.script.from_source(text)."
+            )
+        return Source("".join(lines), filename)
+
+    def definition(self, kind: type[D], name: str, line: int) -> D:
+        """Return the class or function of that name that has a line among its first ones."""
+        for node in ast.walk(self.parse()):
+            if isinstance(node, kind) and node.name == name:
+                first = min((d.lineno for d in node.decorator_list), default=node.lineno)
+                if first <= line <= node.lineno:
+                    return node
+        raise DiagnosticError(
+            f"error: the definition of {name} is not at line {line} of {self.name}; has the file "
+            "changed since it was loaded?"
+        )
 
     def parse(self) -> ast.Module:
         """Return the syntax tree.
@@ -90,7 +117,7 @@ class Source:
             If the text is not Python.
         """
         try:
-            return ast.parse(_GENERIC.sub(self._strip, self.text), filename=self.name)
+            return _tree(_GENERIC.sub(self._strip, self.text))
         except SyntaxError as error:
             line, column = error.lineno or 1, max(error.offset or 1, 1)
             end = error.end_offset if error.end_lineno == error.lineno else None
@@ -109,14 +136,8 @@ class Source:
     def span(self, node: ast.AST) -> Span:
         """Return the place of a syntax node, in lines and columns of the file."""
         place: Any = node
-        offset = self.first_line - 1
-        return Span(
-            self.name,
-            place.lineno + offset,
-            place.end_lineno + offset,
-            place.col_offset + 1 + self.indent,
-            place.end_col_offset + 1 + self.indent,
-        )
+        start, end = place.col_offset + 1, place.end_col_offset + 1
+        return Span(self.name, place.lineno, place.end_lineno, start, end)
 
     def error(self, node: ast.AST, message: str, advice: str = "") -> DiagnosticError:
         """Return an error at a syntax node; ``advice`` says what to do about it."""
@@ -133,18 +154,16 @@ class Source:
     def _error(
         self, message: str, line: int, column: int, end_column: int, advice: str = ""
     ) -> DiagnosticError:
-        number = line + self.first_line - 1
         text = self._line(line)
-        margin = " " * len(str(number))
-        place = f"{self.name}:{number}:{column + self.indent}"
+        margin = " " * len(str(line))
+        place = f"{self.name}:{line}:{column}"
         caret = " " * (column - 1) + "^" * max(end_column - column, 1)
-        pad = " " * self.indent
         return DiagnosticError(
             f"error: {message}\n"
             f" --> {place}\n"
             f" {margin} |\n"
-            f" {number} |  {pad}{text}\n"
-            f" {margin} |  {pad}{caret}" + (f"\n {margin} = help: {advice}" if advice else "")
+            f" {line} |  {text}\n"
+            f" {margin} |  {caret}" + (f"\n {margin} = help: {advice}" if advice else "")
         )
 
     def _line(self, line: int) -> str:

@@ -23,12 +23,12 @@ from relaxlab.ir.type import PointerType, PrimType, TupleType, Type
 from relaxlab.runtime.dtype import DataType
 from relaxlab.script import kernel_parts as parts
 from relaxlab.script.annotation import BufferAnnotation, to_annotation
-from relaxlab.script.parser.evaluate import FAILURES, Evaluator
+from relaxlab.script.parser.evaluate import Evaluator
 from relaxlab.script.parser.regions import access_regions
 from relaxlab.script.parser.scalar import SCALAR_OPERATORS
 from relaxlab.script.parser.scope import Scope
 from relaxlab.script.parser.signature import Signature
-from relaxlab.script.parser.source import Source
+from relaxlab.script.parser.source import FAILURES, Source
 from relaxlab.tirx.buffer import BufferType, buffer_type
 from relaxlab.tirx.function import PrimFunc
 from relaxlab.tirx.stmt import (

@@ -30,9 +30,10 @@ from relaxlab.relax.shape import ShapeExpr
 from relaxlab.relax.type import ShapeType, TensorType
 from relaxlab.script.printer import relax, tirx
 from relaxlab.script.printer.ir import region_text, scalar, type_text
+from relaxlab.script.printer.lines import INDENTED_BLANK, indented
 from relaxlab.script.printer.literal import string_text
 from relaxlab.script.printer.metadata import metadata_lines
-from relaxlab.script.printer.state import INDENTED_BLANK, Printing, indented
+from relaxlab.script.printer.state import Printing
 from relaxlab.script.printer.value import value_text
 from relaxlab.tirx.function import PrimFunc
 from relaxlab.tirx.stmt import IterVar, MatchBufferRegion, Stmt

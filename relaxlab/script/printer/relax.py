@@ -45,8 +45,9 @@ from relaxlab.script.printer.ir import (
     tuple_text,
     type_text,
 )
+from relaxlab.script.printer.lines import INDENT, INDENTED_BLANK, indented
 from relaxlab.script.printer.literal import float_text, string_text
-from relaxlab.script.printer.state import INDENT, INDENTED_BLANK, Printing, indented
+from relaxlab.script.printer.state import Printing
 from relaxlab.script.printer.value import value_text
 
 __all__ = ["binding", "block", "choice", "expression", "function", "header", "seq"]

@@ -18,18 +18,10 @@ from relaxlab.runtime.dtype import DataType
 from relaxlab.script.printer.names import Names
 from relaxlab.tirx.stmt import For
 
-__all__ = ["FunctionFrame", "INDENT", "INDENTED_BLANK", "Printing", "indented"]
+__all__ = ["FunctionFrame", "Printing"]
 
-INDENT = "    "
-#: A line of nothing but indentation; no text of a program holds this character.
-INDENTED_BLANK = "\0"
 _INT32 = DataType("int32")
 _INT64 = DataType("int64")
-
-
-def indented(lines: list[str]) -> list[str]:
-    """Return lines one level further in; empty ones stay empty."""
-    return [INDENT + line if line else "" for line in lines]
 
 
 @dataclass(slots=True)

@@ -22,8 +22,9 @@ from relaxlab.script.printer.ir import (
     tuple_text,
     type_text,
 )
+from relaxlab.script.printer.lines import INDENT, indented
 from relaxlab.script.printer.literal import string_text
-from relaxlab.script.printer.state import INDENT, Printing, indented
+from relaxlab.script.printer.state import Printing
 from relaxlab.script.printer.value import value_text
 from relaxlab.tirx.buffer import BufferType, buffer_type
 from relaxlab.tirx.function import PrimFunc
