@@ -23,7 +23,8 @@ def test_smollm2_continues_as_llama_cpp_does(smollm2_path, smollm2, capsys):
 def test_the_tiny_model_needs_no_download(capsys):
     assert main(["generate", "hello", "-n", "8", "--model", "tiny", "--greedy", "--print-ids"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1].startswith("ids: ") and len(lines[-1].split()) == 9
+    assert lines[-1].startswith("ids: ")
+    assert len(lines[-1].split()) == 9
 
 
 def test_no_token_is_a_valid_wish(capsys):
@@ -44,4 +45,7 @@ def test_no_token_is_a_valid_wish(capsys):
 def test_a_mistake_is_one_line(arguments, words, capsys):
     assert main(["generate", *arguments]) != 0
     out, err = capsys.readouterr()
-    assert not out and words in err and err.count("\n") == 1 and "Traceback" not in err
+    assert not out
+    assert words in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err

@@ -96,7 +96,8 @@ def test_parameters_are_named_in_the_order_of_the_module():
     names = parameter_names(tiny.CONFIG)
     params = decoder(tiny.CONFIG)["decode"].params[-1]
     assert len(names) == len(params.ty.fields)
-    assert names[0] == "embed" and names[-2:] == ["rope_cos", "rope_sin"]
+    assert names[0] == "embed"
+    assert names[-2:] == ["rope_cos", "rope_sin"]
 
 
 def test_building_is_linear_in_layers():
