@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from relaxlab.ir.expr import Expr, Var
 from relaxlab.ir.node import DEFINES, Node, children, map_children
+from relaxlab.ir.prim import IntImm
 from relaxlab.ir.prim_ops import const
 from relaxlab.ir.type import PrimType
 
@@ -121,6 +122,11 @@ def defined_vars(node: Node) -> list[Var]:
 
 def free_vars(node: Node, known: Iterable[Var] = ()) -> list[Var]:
     """Return the variables that ``node`` uses and does not introduce, in visiting order."""
+    # most dimensions are one variable or one number
+    if isinstance(node, Var):
+        return [] if node in set(known) else [node]
+    if isinstance(node, IntImm):
+        return []
     found: dict[Var, None] = {}
     post_order_visit(node, lambda n: found.setdefault(n) if isinstance(n, Var) else None)
     hidden = {*known, *defined_vars(node)}

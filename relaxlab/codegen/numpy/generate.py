@@ -20,9 +20,8 @@ def twice(n_arg):
 import linecache
 from typing import Any
 
-import numpy as np
-
 from relaxlab.codegen.interface import Kernel
+from relaxlab.codegen.numpy.quiet import restore, silence
 from relaxlab.codegen.numpy.scalar_code import scalar_code
 from relaxlab.codegen.numpy.statements import StatementWriter
 from relaxlab.codegen.numpy.writer import Unsupported, Writer
@@ -73,9 +72,12 @@ class _Generator:
         body = StatementWriter(writer, self.func, self.sizes)
         if _may_warn(self.func):
             # overflow and NaN are results here, not mistakes
-            writer.namespace["quiet"] = np.errstate
-            with writer.block('with quiet(all="ignore"):'):
+            writer.namespace.update(silence=silence, restore=restore)
+            writer.line("warnings = silence()")
+            with writer.block("try:"):
                 body.write(self.func.body)
+            with writer.block("finally:"):
+                writer.line("restore(warnings)")
         else:
             body.write(self.func.body)
         lines = writer.lines or ["    pass"]

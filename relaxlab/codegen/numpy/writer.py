@@ -31,9 +31,11 @@ _RESERVED: Final = (
     "int",
     "max",
     "min",
-    "quiet",
     "range",
     "refuse",
+    "restore",
+    "silence",
+    "warnings",
 )
 
 __all__ = ["BufferState", "Unsupported", "Writer", "dtype_code"]

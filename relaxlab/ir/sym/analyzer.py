@@ -18,7 +18,7 @@ from typing import Any
 
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Expr, Var
-from relaxlab.ir.prim import EQ, Add, And, IntImm, Range, Sub
+from relaxlab.ir.prim import EQ, Add, And, IntImm, Mul, Range, Sub
 from relaxlab.ir.prim_functor import substitute
 from relaxlab.ir.sym.canonical_simplify import CanonicalSimplifier
 from relaxlab.ir.sym.const_int_bound import BoundAnalyzer, ConstIntBound
@@ -171,6 +171,8 @@ class Analyzer:
         steps
             How many rounds, of rules and normal form in turn, follow the first normal form.
         """
+        if not self._bound_exprs and _is_simple(expr):
+            return expr
         result: Any = self._canonical(self._with_bound_values(expr))
         for step in range(steps):
             if isinstance(result, IntImm):
@@ -207,6 +209,19 @@ class Analyzer:
     def can_prove_less(self, expr: Expr, upper: int) -> bool:
         """Say whether ``expr < upper`` for sure."""
         return self._bounds(self.simplify(expr)).max_value < upper
+
+
+def _is_simple(expr: Expr) -> bool:
+    """Whether an expression is in normal form for sure: the usual dimensions."""
+    match expr:
+        case Var() | IntImm():
+            return True
+        case Mul(a=Var(), b=IntImm(value=value)):
+            return value > 1
+        case Add(a=Var(), b=IntImm(value=value)):
+            return value > 0
+        case _:
+            return False
 
 
 def _conjuncts(condition: Expr) -> list[Expr]:
