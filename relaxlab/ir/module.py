@@ -220,7 +220,7 @@ class IRModule:
         name
             Name of the class.
         show_meta
-            Whether constants without a text of their own are written out at the end.
+            Whether constants without a text of their own are written out, in front.
         extra_config
             More options of the printer: ``{"script.use_pep695": True}``.
         """

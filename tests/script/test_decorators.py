@@ -90,6 +90,25 @@ def test_error_shows_this_file():
     assert line[caret.index("^")] == "z"
 
 
+def test_two_classes_of_one_name():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            return R.exp(x)
+
+    first = Module
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            return R.negative(x)
+
+    assert "R.exp(x)" in first.script()
+    assert "R.negative(x)" in Module.script()
+
+
 def test_well_formedness_can_be_left_out():
     @I.ir_module(check_well_formed=False)
     class Module:

@@ -119,7 +119,7 @@ def _import(node: ast.Import | ast.ImportFrom, scope: Scope, languages: Mapping[
 
 
 def _read_metadata(body: Sequence[ast.stmt], source: Source, scope: Scope) -> None:
-    """Read the constants behind a program, which it mentions before they come."""
+    """Read the constants that a program mentions, wherever they stand."""
     for node in body:
         match node:
             case ast.Assign(

@@ -1,4 +1,4 @@
-"""Reading the constants behind a program: the counterpart of the printer's metadata section.
+"""Reading the constants of a program: the counterpart of the printer's metadata section.
 
 The format is TVM's JSON graph of nodes. The text may come from a stranger, so indices, sizes and
 kinds are checked, and only tensor constants are made.
@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxlab.ir.expr import GenericConst
+from relaxlab.ir.source import Span
 from relaxlab.relax.literals import const
 from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.tensor import tensor
@@ -48,7 +49,16 @@ def load_metadata(text: str) -> dict[str, list[Any]]:
 def _const(nodes: list[dict[str, Any]], index: int) -> GenericConst:
     data = nodes[index]["data"]
     raw = base64.b64decode(nodes[data["value"]]["data"], validate=True)
-    return const(tensor(_array(raw)))
+    made = const(tensor(_array(raw)))
+    return GenericConst(made.value, made.ty, _span(nodes, data["span"]))
+
+
+def _span(nodes: list[dict[str, Any]], index: int) -> Span | None:
+    if nodes[index]["type"] != "ir.Span":
+        return None
+    data = nodes[index]["data"]
+    lines = (int(data[key]) for key in ("line", "end_line", "column", "end_column"))
+    return Span(str(nodes[data["source_name"]]["data"]), *lines)
 
 
 def _array(raw: bytes) -> "np.ndarray[Any, Any]":

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from relaxlab.ir import prim_ops
 from relaxlab.ir.attrs import DictAttrs
-from relaxlab.ir.expr import EXPR_OPERATORS, Call, Expr, GlobalVar, TupleGetItem, Var
+from relaxlab.ir.expr import EXPR_OPERATORS, Call, Expr, GenericConst, GlobalVar, TupleGetItem, Var
 from relaxlab.ir.global_info import VDevice
 from relaxlab.ir.node import replace
 from relaxlab.ir.source import Span
@@ -459,9 +459,10 @@ class RelaxParser(Evaluator):
             raise self.error(node, str(failure)) from None
 
     def __call__(self, node: ast.expr) -> Any:
-        """Return the value of an expression; a call remembers where it stands."""
+        """Return the value of an expression; calls and constants remember where they stand."""
         value = super().__call__(node)
-        if isinstance(value, Call) and value.span is None:
+        made_here = not isinstance(node, ast.Name | ast.Subscript | ast.Attribute)
+        if made_here and isinstance(value, Call | GenericConst) and value.span is None:
             object.__setattr__(value, "span", self.source.span(node))
         return value
 

@@ -1,8 +1,8 @@
 """The metadata section: constants that have no text of their own.
 
-Counterpart: TVM's trailing ``metadata = tvm.ir.load_json(...)``. The format is its JSON graph of
-nodes: each node once, children before parents, references by index. Tensors are base64 of the
-layout that parameter files use.
+Counterpart: the ``metadata = tvm.ir.load_json(...)`` that TVM puts in front of a program. The
+format is its JSON graph of nodes: each node once, children before parents, references by index.
+Tensors are base64 of the layout that parameter files use.
 """
 
 import base64
@@ -14,26 +14,23 @@ from typing import Any
 import numpy as np
 
 from relaxlab.ir.expr import GenericConst
+from relaxlab.ir.source import Span
 from relaxlab.relax.shape import ShapeExpr
 from relaxlab.relax.type import TensorType
 from relaxlab.runtime.dtype import DataType
 
-__all__ = ["TENSOR_MAGIC", "metadata_lines", "tensor_bytes"]
+__all__ = ["TENSOR_MAGIC", "metadata_text", "tensor_bytes"]
 
 #: First eight bytes of a stored tensor.
 TENSOR_MAGIC = 0xDD5E40F096B4A13F
 _VERSION = "0.27.0.post1"
 
 
-def metadata_lines(metadata: Mapping[str, list[Any]], show: bool) -> list[str]:
-    """Return the lines behind the program; none if it has no metadata."""
-    if not metadata:
-        return []
-    if not show:
-        return ["# Metadata omitted. Use show_meta=True in script() method to show it."]
-    text = json.dumps(_Graph().build(metadata), indent=2)
+def metadata_text(metadata: Mapping[str, list[Any]]) -> str:
+    """Return the statement that holds the objects of a program's metadata, by kind."""
+    text = json.dumps(_Graph().build(metadata), indent=2).replace("/", "\\/")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return [f'metadata = tvm.ir.load_json("""{escaped}""")']
+    return f'metadata = tvm.ir.load_json("""{escaped}""")'
 
 
 class _Graph:
@@ -78,6 +75,7 @@ class _Graph:
         if not isinstance(ty, TensorType) or not isinstance(ty.shape, ShapeExpr):
             raise TypeError(f"no metadata for a constant of type {ty!r}")
         array = np.asarray(const.value.numpy())
+        place = self.span(const.span)
         span = self.leaf("None")
         dims = [self.dimension(size) for size in array.shape]
         values = self.add("ffi.Array", dims)
@@ -90,7 +88,19 @@ class _Graph:
         )
         data = base64.b64encode(tensor_bytes(array, DataType(str(const.value.dtype)))).decode()
         value = self.add("ffi.Tensor", data)
-        return self.add("ir.GenericConst", {"span": span, "ty": tensor_ty, "value": value})
+        return self.add("ir.GenericConst", {"span": place, "ty": tensor_ty, "value": value})
+
+    def span(self, span: Span | None) -> int:
+        if span is None:
+            return self.leaf("None")
+        place = {
+            "source_name": self.leaf("ir.SourceName", span.source_name),
+            "line": span.line,
+            "column": span.column,
+            "end_line": span.end_line,
+            "end_column": span.end_column,
+        }
+        return self.add("ir.Span", place)
 
     def dimension(self, size: int) -> int:
         span = self.leaf("None")

@@ -32,7 +32,7 @@ from relaxlab.script.printer import relax, tirx
 from relaxlab.script.printer.ir import region_text, scalar, type_text
 from relaxlab.script.printer.lines import INDENTED_BLANK, indented
 from relaxlab.script.printer.literal import string_text
-from relaxlab.script.printer.metadata import metadata_lines
+from relaxlab.script.printer.metadata import metadata_text
 from relaxlab.script.printer.state import Printing
 from relaxlab.script.printer.value import value_text
 from relaxlab.tirx.function import PrimFunc
@@ -55,8 +55,8 @@ def script(
     node
         What to print.
     show_meta
-        Whether constants without a text of their own are written out at the end; otherwise a
-        comment says that they are missing.
+        Whether constants without a text of their own are written out in front; otherwise a
+        comment at the end says that they are missing.
     name
         Name of the class (default ``Module``) or of the function.
     extra_config
@@ -75,9 +75,13 @@ def script(
         lines = _function(p, node, name)
     else:
         lines = _any(p, node)
-    # a page has a blank line before its metadata, a single node has not
-    blank = [""] if p.metadata and isinstance(node, IRModule | Function | PrimFunc) else []
-    page = "\n".join(lines + blank + metadata_lines(p.metadata, show_meta))
+    if p.metadata and show_meta:
+        lines = [metadata_text(p.metadata), *lines]
+    elif p.metadata:
+        # a page has a blank line before the comment, a single node has not
+        lines += [""] if isinstance(node, IRModule | Function | PrimFunc) else []
+        lines.append("# Metadata omitted. Use show_meta=True in script() method to show it.")
+    page = "\n".join(lines)
     return page.replace(INDENTED_BLANK, "")
 
 
