@@ -256,7 +256,9 @@ class _Plan(ExprVisitor):
         origin: Var | None = None
         for position, item in enumerate(fields):
             found = self._fields.get(item) if isinstance(item, Var) else None
-            if found is None or found[1] != position or found[0] is not (origin or found[0]):
+            if found is None or found[1] != position:
+                return None
+            if origin is not None and found[0] is not origin:
                 return None
             origin = found[0]
         if origin is None or origin in self._bound or not isinstance(origin.ty, TupleType):

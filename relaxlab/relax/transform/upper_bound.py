@@ -68,7 +68,7 @@ class UpperBounds:
         if most < ConstIntBound.POS_INF:
             return _int64(most)
         found = self._maximum(dim)
-        return dim if found is None else self.analyzer.simplify(found)
+        return dim if found is None else found
 
     def _maximum(self, expr: Expr) -> Expr | None:
         """Return an upper end in terms of the unbounded variables; None when there is none."""

@@ -1,0 +1,29 @@
+"""What is asked of every pass: the expected text, an untouched input, nothing to do twice."""
+
+import textwrap
+
+from relaxlab.script import from_source
+
+
+def module(functions):
+    """Return the module that holds these functions; the text is indented as it likes."""
+    body = textwrap.indent(textwrap.dedent(functions).strip("\n"), "    ")
+    return from_source(f"@I.ir_module(check_well_formed=False)\nclass Module:\n{body}\n")
+
+
+def assert_becomes(pass_, before, after, *, once=False):
+    """Check Before and Expected; ``once`` for passes that add something on every run."""
+    mod = module(before)
+    text = mod.script()
+    result = pass_(mod)
+    assert result.script() == module(after).script()
+    assert mod.script() == text
+    if not once:
+        assert pass_(result) is result
+    return result
+
+
+def assert_unchanged(pass_, functions):
+    """Check that the pass hands back the very module it was given."""
+    mod = module(functions)
+    assert pass_(mod) is mod
