@@ -16,7 +16,7 @@ True
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Union
+from typing import Any, ClassVar, Final, Union
 
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Expr
@@ -40,7 +40,7 @@ class Split:
     lower: int = 1
     upper: int = _NO_LIMIT
     scale: int = 1
-    floor: bool = True
+    floor: bool = False  # of a term without division it only says who comes first
 
     def fits_mode(self, floor: bool) -> bool:
         """Whether the term means the same under that kind of division."""
@@ -170,12 +170,15 @@ def _join_terms(given: list[Split]) -> list[Split]:
                 terms[j] = replace(right, upper=left.upper, floor=left.floor or right.floor)
                 terms[i] = replace(left, scale=0)
                 break
-    terms.sort(key=lambda t: (-t.scale, -t.lower, -t.upper, t.floor))
+    terms.sort(key=lambda t: (-t.scale, -t.lower, -t.upper, not t.floor))
     return terms
 
 
 class CanonicalSimplifier(RewriteSimplifier):
     """Simplifies to normal form; conditions and choices go by rules."""
+
+    #: The normal form of a normal form is itself.
+    passes: ClassVar[int] = 1
 
     # ------------------------------------------------------------ between the two worlds
 
@@ -346,15 +349,22 @@ class CanonicalSimplifier(RewriteSimplifier):
         # opaque from here on: the other kind of division stays inside
         return Split(term.normalize(), floor=floor)
 
+    def _may_merge(self, term: Split, floor: bool) -> bool:
+        """Say whether two divisions of the term may become one.
+
+        A negative factor between them turns floor into ceiling.
+        """
+        return term.scale > 0 or term.lower == 1 or not floor
+
     def _split_div(self, given: Split, divisor: int, floor: bool) -> Split:
         term = self._as_mode(given, floor)
         if term.scale % divisor == 0:
             return replace(term, scale=term.scale // divisor)
-        if divisor % term.scale == 0:
+        if divisor % term.scale == 0 and self._may_merge(term, floor):
             step = term.lower * (divisor // term.scale)
             if term.upper == _NO_LIMIT or term.upper % step == 0:
                 return replace(term, scale=1, lower=step)
-            if 0 < term.upper <= step:
+            if 0 < term.upper <= (step if floor else abs(step)):
                 return Split(prim_ops.const(0, term.index.dtype), scale=0)
             index = _mod(term.index, prim_ops.const(term.upper, term.index.dtype), floor)
             return replace(term, index=index, upper=_NO_LIMIT, scale=1, lower=step)
@@ -387,7 +397,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         term = self._as_mode(given, floor)
         if term.scale % divisor == 0:
             return replace(term, scale=0)
-        if divisor % term.scale == 0:
+        if divisor % term.scale == 0 and self._may_merge(term, floor):
             upper = term.lower * (divisor // term.scale)
             if term.upper == _NO_LIMIT or term.upper % upper == 0:
                 if term.upper == _NO_LIMIT or upper >= term.upper:
@@ -398,7 +408,7 @@ class CanonicalSimplifier(RewriteSimplifier):
                 if term.lower != 1:
                     reduced = self._split_div(reduced, term.lower, floor)
                 return replace(reduced, scale=reduced.scale * term.scale)
-            if upper % term.upper == 0:
+            if upper % term.upper == 0 and (term.scale > 0 or not floor):
                 return term
         return Split(term.normalize(), upper=divisor, floor=floor)
 

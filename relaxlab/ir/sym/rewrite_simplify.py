@@ -15,7 +15,7 @@ True
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Call, Expr, StringImm, Var
@@ -103,20 +103,28 @@ class RewriteSimplifier:
         Who answers questions about bounds: the analyzer.
     """
 
+    #: How often to go over an expression: what a rule makes is looked at once more.
+    passes: ClassVar[int] = 2
+
     def __init__(self, knowledge: Knowledge) -> None:
         self.knowledge = knowledge
         self.literal_constraints: list[Expr] = []
+        self._methods = {kind: getattr(type(self), name) for kind, name in _HANDLERS.items()}
         self._depth = 0
 
     def __call__(self, expr: Expr) -> Expr:
         """Return ``expr`` simplified; the same object if there is nothing to do."""
-        result: Expr = self.visit(expr)
+        result: Expr = expr
+        for _ in range(self.passes):
+            before, result = result, self.visit(result)
+            if result is before:
+                break
         return result
 
     def visit(self, expr: Any) -> Any:
         """Simplify one node, children first."""
-        name = _HANDLERS.get(type(expr))
-        return self.visit_children(expr) if name is None else getattr(self, name)(expr)
+        handler = self._methods.get(type(expr))
+        return self.visit_children(expr) if handler is None else handler(self, expr)
 
     def visit_children(self, expr: Any) -> Any:
         """Rebuild a node from its simplified children."""
@@ -188,7 +196,8 @@ class RewriteSimplifier:
         a, b = self.visit(expr.a), self.visit(expr.b)
         if isinstance(a, IntImm | FloatImm) or isinstance(b, IntImm | FloatImm):
             folded = operator(a, b)
-            if folded is not None and type(folded) is not type(expr):
+            same_kind = type(folded) is type(expr)
+            if folded is not None and (not same_kind or folded is a or folded is b):
                 return folded
         return expr if a is expr.a and b is expr.b else type(expr)(a, b)
 
@@ -513,3 +522,4 @@ _HANDLERS: Final[dict[type, str]] = {
     StringImm: "visit_leaf",
     Var: "visit_leaf",
 }
+

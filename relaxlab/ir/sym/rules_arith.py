@@ -9,16 +9,9 @@ Examples
 True
 """
 
-from relaxlab.ir.expr import Expr
-from relaxlab.ir.prim import IntImm
 from relaxlab.ir.sym.pattern import RuleTable, rules
 
 __all__ = ["ADD", "DIV", "FLOOR_DIV", "FLOOR_MOD", "MOD", "MUL", "SUB"]
-
-
-def _compound(x: Expr) -> bool:
-    """Say whether a factor is worth taking out: no number."""
-    return not isinstance(x, IntImm)
 
 
 def _exact(c1: int, c2: int) -> bool:
@@ -65,15 +58,15 @@ ADD = RuleTable(
         rules("div(x, c1)*c1 + mod(x, c1) | mod(x, c1) + div(x, c1)*c1", "x"),
         rules("x // 2 + x % 2 | x % 2 + x // 2", "(x + 1) // 2"),
         # a common factor
-        rules("x*y + x | y*x + x | x + x*y | x + y*x", "(y + 1) * x", _compound, again=True),
-        rules("y*x + x*z | x*y + x*z | y*x + z*x | x*y + z*x", "(y + z) * x", again=True),
+        rules("x*y + x | y*x + x | x + x*y | x + y*x", "(y + 1) * x"),
+        rules("y*x + x*z | x*y + x*z | y*x + z*x | x*y + z*x", "(y + z) * x"),
         # order: extrema first, literals last
         # (two extrema change places at each step, until the limit on steps stops it, as in TVM)
         rules("x + min(y, z)", "min(y, z) + x", again=True),
         rules("x + max(y, z)", "max(y, z) + x", again=True),
         rules("x + (c1 - y) | (c1 - y) + x", "(x - y) + c1", again=True),
         rules("(x + c1) + c2", "x + (c1 + c2)"),
-        rules("x + (y + c1) | (x + c1) + y", "(x + y) + c1", again=True),
+        rules("x + (y + c1) | x + (c1 + y) | (x + c1) + y", "(x + y) + c1", again=True),
         rules("select(b, x, y) + select(b, s, t)", "select(b, x + s, y + t)"),
     ]
 )
@@ -93,9 +86,9 @@ SUB = RuleTable(
         rules("y - min(x, y)", "max(y - x, 0)"),
         rules("x - x", "0"),
         rules("x*c1 - x*c2", "x * (c1 - c2)"),
-        rules("x*y - x | y*x - x", "(y - 1) * x", _compound, again=True),
-        rules("x - y*x | x - x*y", "(1 - y) * x", _compound, again=True),
-        rules("x*y - x*z | y*x - x*z | x*y - z*x | y*x - z*x", "(y - z) * x", again=True),
+        rules("x*y - x | y*x - x", "(y - 1) * x"),
+        rules("x - y*x | x - x*y", "(1 - y) * x"),
+        rules("x*y - x*z | y*x - x*z | x*y - z*x | y*x - z*x", "(y - z) * x"),
         # cancellation two levels deep
         rules(
             "(x + y) - (x + z) | (y + x) - (x + z) | (x + y) - (z + x) | (y + x) - (z + x)", "y - z"
@@ -186,7 +179,7 @@ MUL = RuleTable(
         rules("(x*c1)*c2", "x * (c1 * c2)"),
         rules("c1*x", "x * c1", again=True),
         # (x + 1)*c stays: that is how x*c + c is written when it has a common factor
-        rules("(x + c1)*c2", "x*c2 + c1*c2", lambda c1: c1 != 1, again=True),
+        rules("(x + c1)*c2", "x*c2 + c1*c2"),
         rules("(x - y)*c1", "(y - x) * (0 - c1)", lambda c1: c1 < 0),
     ]
 )
@@ -222,6 +215,7 @@ DIV = RuleTable(
 
 MOD = RuleTable(
     [
+        rules("mod(x, c1)", "mod(x, 0 - c1)", lambda c1: c1 < 0),
         rules("mod(x*c1, c2)", "0", lambda c1, c2: c2 != 0 and c1 % c2 == 0),
         rules(
             "mod(x*c1 + y, c2) | mod(y + x*c1, c2)",
@@ -330,7 +324,6 @@ FLOOR_MOD = RuleTable(
             "(x + c1) % c2",
             "(x + c1 % c2) % c2",
             lambda c1, c2: c2 > 0 and not 0 < c1 < c2,
-            again=True,
         ),
         rules("(x*y) % y | (y*x) % y", "0"),
     ]

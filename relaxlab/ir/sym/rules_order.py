@@ -68,7 +68,7 @@ def _extremum(name: str, other: str) -> RuleTable:
                 f"{m}({m}(y, z), x)",
             ),
             rules(
-                f"{m}(y + x, z + x) | {m}(x + y, z + x) | {m}(y + x, x + z) | {m}(x + y, x + z)",
+                f"{m}(y + x, z + x) | {m}(y + x, x + z) | {m}(x + y, z + x) | {m}(x + y, x + z)",
                 f"{m}(y, z) + x",
             ),
             rules(f"{m}(y - x, z - x)", f"{m}(y, z) - x"),
