@@ -39,8 +39,8 @@ def _direct() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
     try:
         from numpy._core import umath  # noqa: PLC0415  # an optional, private part
 
-        variable = umath._extobj_contextvar  # type: ignore[attr-defined]  # private
-        ignoring = umath._make_extobj(all="ignore")  # type: ignore[attr-defined]  # private
+        variable = umath._extobj_contextvar
+        ignoring = umath._make_extobj(all="ignore")
         fast_silence, fast_restore = partial(variable.set, ignoring), variable.reset
         before = np.geterr()
         state = fast_silence()

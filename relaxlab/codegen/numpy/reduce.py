@@ -7,16 +7,23 @@ with array statements inside. Counterpart: reductions in TVM's back ends.
 Examples
 --------
 >>> sorted(_FOLDS.values())
-['add', 'maximum', 'minimum', 'multiply']
+['add', 'logical_and', 'logical_or', 'maximum', 'minimum', 'multiply']
 """
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
 from relaxlab.codegen.numpy.nest import Nest, loads_of
 from relaxlab.codegen.numpy.scalar_code import scalar_code
 from relaxlab.codegen.numpy.space import Axis, Space, variables_of
-from relaxlab.codegen.numpy.stores import Target, copy_into, find_target, reads_only_itself
+from relaxlab.codegen.numpy.stores import (
+    Target,
+    copy_into,
+    find_target,
+    reads_only_itself,
+    write_elementwise,
+)
 from relaxlab.codegen.numpy.vector import Value, VectorCode
 from relaxlab.codegen.numpy.writer import BufferState, Unsupported, Writer
 from relaxlab.ir.expr import Expr, Var
@@ -39,10 +46,17 @@ from relaxlab.ir.prim import (
 from relaxlab.runtime.dtype import DataType
 from relaxlab.tirx.stmt import Bind, BufferStore
 
-__all__ = ["write_reduction"]
+__all__ = ["write_folding_loop", "write_reduction"]
 
-_FOLDS: Final[dict[type, str]] = {Add: "add", Mul: "multiply", Max: "maximum", Min: "minimum"}
-_IDENTITY: Final = {"add": 0, "multiply": 1}
+_FOLDS: Final[dict[type, str]] = {
+    Add: "add",
+    And: "logical_and",
+    Max: "maximum",
+    Min: "minimum",
+    Mul: "multiply",
+    Or: "logical_or",
+}
+_IDENTITY: Final = {"add": 0, "logical_and": 1, "logical_or": 0, "multiply": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +69,45 @@ class _Fold:
     initial: Expr | None
 
 
-def write_reduction(writer: Writer, nest: Nest, sizes: list[Var], defines: set[Var]) -> None:
-    """Write a nest with folded axes; raises :class:`Unsupported` if it is no known fold."""
+def write_reduction(writer: Writer, nest: Nest, context: Space, defines: set[Var]) -> None:
+    """Write a nest with folded axes; raises :class:`Unsupported` if it is no known fold.
+
+    ``context`` is the space without axes; ``defines`` are the buffers that only this nest writes.
+    """
     if not reads_only_itself(nest):
         raise Unsupported
     kept = [axis for axis in nest.axes if not axis.reduce]
     folded = [axis for axis in nest.axes if axis.reduce]
     if not folded:
         raise Unsupported
-    writer_of_nest = _Reduction(writer, nest, kept, folded, sizes, defines)
+    writer_of_nest = _Reduction(writer, kept, folded, context, defines)
     arg = _read_arg(nest)
     if arg is not None and len(folded) == 1:
         writer_of_nest.write_arg(arg)
         return
     for fold in _read_folds(nest):
         writer_of_nest.write_fold(fold)
+
+
+def write_folding_loop(writer: Writer, nest: Nest, context: Space) -> None:
+    """Write any fold as Python loops over the folded axes around array statements.
+
+    It is right for every fold, and in order, which matters for 16-bit floats.
+    """
+    kept = tuple(axis for axis in nest.axes if not axis.reduce)
+    folded = [axis for axis in nest.axes if axis.reduce]
+    if not kept or not folded or not reads_only_itself(nest):
+        raise Unsupported
+    if nest.init is not None:
+        write_elementwise(writer, Nest(kept, None, nest.init), context, set())
+    with ExitStack() as stack:
+        for axis in folded:
+            name = writer.scalars[axis.var] = writer.fresh(axis.var.name)
+            low, high = scalar_code(writer, axis.low), scalar_code(writer, axis.high)
+            bounds = high if low == "0" else f"{low}, {high}"
+            stack.enter_context(writer.block(f"for {name} in range({bounds}):"))
+        inner = Space((), context.sizes, (*context.loops, *folded))
+        write_elementwise(writer, Nest(kept, None, nest.body), inner, set())
 
 
 # ---------------------------------------------------------------- what is folded
@@ -197,19 +235,16 @@ class _Reduction:
     def __init__(
         self,
         writer: Writer,
-        nest: Nest,
         kept: list[Axis],
         folded: list[Axis],
-        sizes: list[Var],
+        context: Space,
         defines: set[Var],
     ) -> None:
         self.writer = writer
-        self.nest = nest
         self.kept = kept
         self.folded = folded
-        self.sizes = sizes
         self.defines = defines
-        self.space = Space([*kept, *folded], sizes)
+        self.space = Space([*kept, *folded], context.sizes, context.loops)
         self.full = tuple(range(len(kept)))
 
     def _target(self, store: BufferStore) -> tuple[BufferState, Target]:
@@ -238,6 +273,8 @@ class _Reduction:
         dtype = fold.term.dtype
         state, target = self._target(fold.store)
         if state.dtype is not dtype:
+            raise Unsupported
+        if fold.kind.startswith("logical") and fold.initial is None:
             raise Unsupported
         if fold.kind == "add" and self._write_product(fold, state, target):
             return
@@ -314,7 +351,8 @@ class _Reduction:
         suffix = ""
         if start is not None and start != _IDENTITY[fold.kind]:
             suffix = f", initial={self.writer.literal(start, dtype)}"
-        kind = "" if dtype.is_float else f", dtype={self.writer.dtype(dtype)}"
+        plain = dtype.is_float or fold.kind.startswith("logical")
+        kind = "" if plain else f", dtype={self.writer.dtype(dtype)}"
         return f"np.{fold.kind}.reduce({values.code}, {self._axis_text()}{kind}{into}{suffix})"
 
     def write_arg(self, arg: _Arg) -> None:

@@ -80,20 +80,25 @@ class Space:
         Outermost first.
     sizes
         Symbolic sizes that may occur; none is negative.
+    loops
+        Python loops around the space: their variables are numbers inside it.
     """
 
-    def __init__(self, axes: Sequence[Axis], sizes: Sequence[Var] = ()) -> None:
+    def __init__(
+        self, axes: Sequence[Axis], sizes: Sequence[Var] = (), loops: Sequence[Axis] = ()
+    ) -> None:
         self.axes = tuple(axes)
         self.sizes = tuple(sizes)
+        self.loops = tuple(loops)
         self.place = {axis.var: i for i, axis in enumerate(self.axes)}
         self.analyzer = Analyzer()
         for var in self.sizes:
             self.analyzer.mark_global_non_neg_value(var)
         one = {}
         self._domains: dict[Var, IntervalSet] = {}
-        for axis in self.axes:
+        for axis in (*self.loops, *self.axes):
             extent = self.simplify(prim_ops.subtract(axis.high, axis.low))
-            if isinstance(extent, IntImm) and extent.value == 1:
+            if isinstance(extent, IntImm) and extent.value == 1 and axis in self.axes:
                 one[axis.var] = axis.low
             else:
                 self.analyzer.bind(axis.var, Range(axis.low, extent))
@@ -112,7 +117,7 @@ class Space:
         axes = list(self.axes)
         axis = axes[place]
         axes[place] = Axis(axis.var, low, high, axis.reduce)
-        return Space(axes, self.sizes)
+        return Space(axes, self.sizes, self.loops)
 
     def simplify(self, expr: Expr) -> Expr:
         """Simplify with what is known of the axes and sizes."""

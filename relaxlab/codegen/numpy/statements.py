@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from relaxlab.codegen.numpy.nest import Nest, read_nest
-from relaxlab.codegen.numpy.reduce import write_reduction
+from relaxlab.codegen.numpy.reduce import write_folding_loop, write_reduction
 from relaxlab.codegen.numpy.scalar_code import checked_indices, scalar_code
+from relaxlab.codegen.numpy.space import Axis, Space
 from relaxlab.codegen.numpy.stores import write_elementwise
 from relaxlab.codegen.numpy.writer import Unsupported, Writer
 from relaxlab.ir import prim_ops
@@ -112,6 +113,7 @@ class StatementWriter:
         self._writes_left: Counter[Var] = Counter()
         self._reads_left: Counter[Var] = Counter()
         self._outer = False
+        self._loops: list[Axis] = []
         self._locals: set[Var] = set()
 
     def write(self, stmt: Stmt) -> None:
@@ -194,18 +196,25 @@ class StatementWriter:
     def _as_arrays(self, nest: Nest, outer: bool) -> bool:
         written = {store.buffer for store in nest.stores}
         defines = self._definable(nest, written) if outer else set()
+        context = Space((), self.sizes, self._loops)
         for may_define in (defines, set()) if defines else (set(),):
             try:
                 with self.writer.attempt():
                     self._make_room(nest.stores, but=may_define)
                     if any(axis.reduce for axis in nest.axes):
-                        write_reduction(self.writer, nest, self.sizes, may_define)
+                        write_reduction(self.writer, nest, context, may_define)
                     else:
-                        write_elementwise(self.writer, nest, self.sizes, may_define)
+                        write_elementwise(self.writer, nest, context, may_define)
             except Unsupported:
                 continue
             return True
-        return False
+        try:
+            with self.writer.attempt():
+                self._make_room(nest.stores)
+                write_folding_loop(self.writer, nest, context)
+        except Unsupported:
+            return False
+        return True
 
     def _definable(self, nest: Nest, written: set[Var]) -> set[Var]:
         """Return the buffers that may simply become what this nest computes.
@@ -265,8 +274,12 @@ class StatementWriter:
         bounds = high
         if not (isinstance(low, IntImm) and low.value == 0):
             bounds = f"{scalar_code(self.writer, low)}, {high}"
-        with self.writer.block(f"for {name} in range({bounds}):"):
-            self.statement(stmt.body)
+        self._loops.append(Axis(stmt.loop_var, low, prim_ops.add(low, extent)))
+        try:
+            with self.writer.block(f"for {name} in range({bounds}):"):
+                self.statement(stmt.body)
+        finally:
+            self._loops.pop()
 
     def _scalar(self, var: Var) -> str:
         name = self.writer.scalars.get(var)

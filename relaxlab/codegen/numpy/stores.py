@@ -157,7 +157,7 @@ def reads_only_itself(nest: Nest) -> bool:
     )
 
 
-def write_elementwise(writer: Writer, nest: Nest, sizes: list[Var], defines: set[Var]) -> None:
+def write_elementwise(writer: Writer, nest: Nest, context: Space, defines: set[Var]) -> None:
     """Write a nest in which every iteration is on its own.
 
     Parameters
@@ -166,8 +166,8 @@ def write_elementwise(writer: Writer, nest: Nest, sizes: list[Var], defines: set
         Where lines go.
     nest
         The nest; none of its axes is folded.
-    sizes
-        Symbolic sizes of the kernel.
+    context
+        The space without axes: sizes and loops around the nest.
     defines
         Buffers that this nest is the first and only one to write.
 
@@ -178,10 +178,10 @@ def write_elementwise(writer: Writer, nest: Nest, sizes: list[Var], defines: set
     """
     if any(axis.reduce for axis in nest.axes) or not reads_only_itself(nest):
         raise Unsupported
-    space = Space(nest.axes, sizes)
+    space = Space(nest.axes, context.sizes, context.loops)
     stores = nest.stores
     if len(nest.body) == 1 and len(stores) == 1:
-        _Pieces(writer, sizes, defines).write(space, stores[0], stores[0].value)
+        _Pieces(writer, defines).write(space, stores[0], stores[0].value)
         return
     code = VectorCode(writer, space)
     for statement in nest.body:
@@ -196,9 +196,8 @@ def write_elementwise(writer: Writer, nest: Nest, sizes: list[Var], defines: set
 class _Pieces:
     """Writes one store over a box, cutting the box where a guard says so."""
 
-    def __init__(self, writer: Writer, sizes: list[Var], defines: set[Var]) -> None:
+    def __init__(self, writer: Writer, defines: set[Var]) -> None:
         self.writer = writer
-        self.sizes = sizes
         self.defines = defines
 
     def write(self, space: Space, store: BufferStore, value: Any) -> None:
