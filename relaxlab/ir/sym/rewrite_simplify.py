@@ -522,4 +522,3 @@ _HANDLERS: Final[dict[type, str]] = {
     StringImm: "visit_leaf",
     Var: "visit_leaf",
 }
-
