@@ -5,9 +5,12 @@ digests, may run, and nothing may be fetched. There is no TVM counterpart.
 
 Examples
 --------
->>> page = standalone(title="t", esm="export default {render(){}}", css="", state={}, text="twin")
->>> "default-src 'none'" in page
-True
+>>> from relaxlab.widgets.bundle import bundle
+>>> from relaxlab.widgets.view import STATIC
+>>> esm = bundle(STATIC / "vm_stepper.js")
+>>> page = standalone(title="t", esm=esm, css="", state={}, text="twin")
+>>> page.splitlines()[0], page.count("<script"), "http-equiv" in page
+('<!DOCTYPE html>', 2, True)
 """
 
 import base64
@@ -15,20 +18,30 @@ import hashlib
 import html
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+from relaxlab.widgets.bundle import VIEW, as_script
 
 __all__ = ["standalone"]
 
-# The part of a widget model that views use, over the state in the page.
-_SHIM = """
-const state = JSON.parse(document.getElementById("state").textContent);
-const model = {
-  get: (name) => state[name],
-  set: (name, value) => { state[name] = value; },
-  save_changes() {}, on() {}, off() {},
-};
-view.render({ model, el: document.getElementById("view") });
-document.getElementById("twin").hidden = true;
+# The part of a widget model that views use, over the state in the page. In a block: its names
+# cannot meet those of the view.
+_SHIM: Final = f"""{{
+  const state = JSON.parse(document.getElementById("state").textContent);
+  const model = {{
+    get: (name) => state[name],
+    set: (name, value) => {{ state[name] = value; }},
+    save_changes() {{}}, on() {{}}, off() {{}},
+  }};
+  {VIEW}.render({{ model, el: document.getElementById("view") }});
+  document.getElementById("twin").hidden = true;
+}}
+"""
+_STYLE: Final = """
+:root { color-scheme: light dark; }
+body { margin: 16px; font-family: system-ui, sans-serif; }
+body { color: light-dark(#1c1c1c, #f0f0f0); background: light-dark(#ffffff, #111111); }
+h1 { font-size: 16px; margin: 0 0 12px; overflow-wrap: anywhere; }
 """
 
 
@@ -40,27 +53,28 @@ def standalone(*, title: str, esm: str, css: str, state: Mapping[str, Any], text
     title
         Heading.
     esm
-        The view's module; its ``export default`` has ``render({model, el})``.
+        The view's module, made by :func:`relaxlab.widgets.bundle.bundle`; its default export has
+        ``render({model, el})``.
     css
         Its style.
     state
         What ``model.get`` answers; JSON.
     text
         The text twin, shown where scripts do not run.
+
+    Raises
+    ------
+    ValueError
+        If the state holds a number that JSON has no word for, or the module is not bundled.
     """
-    script = _as_script(esm) + _SHIM
-    style = (
-        css + "\nbody { margin: 16px; font-family: system-ui, sans-serif; } h1 { font-size: 16px; }"
-    )
-    style += (
-        "\n@media (prefers-color-scheme: dark) { body { color: #f0f0f0; background: #111; } }\n"
-    )
+    script = as_script(esm) + _SHIM
+    style = css + _STYLE
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
         "base-uri 'none'; form-action 'none'"
     )
     # a script element ends at the first "</", whatever is around it
-    data = json.dumps(state, separators=(",", ":")).replace("<", "\\u003c")
+    data = json.dumps(state, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return f"""<!DOCTYPE html>
 <html lang="en" class="rl-standalone">
 <head>
@@ -81,11 +95,6 @@ def standalone(*, title: str, esm: str, css: str, state: Mapping[str, Any], text
 </body>
 </html>
 """
-
-
-def _as_script(esm: str) -> str:
-    """Turn a module into a script with its default export in ``view``."""
-    return esm.replace("export default ", "const view = ").replace("export ", "")
 
 
 def _digest(text: str) -> str:

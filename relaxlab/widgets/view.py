@@ -13,7 +13,7 @@ Examples
 import os
 import secrets
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import anywidget
 
@@ -21,14 +21,14 @@ from relaxlab.widgets.html import standalone
 
 __all__ = ["STATIC", "View"]
 
-STATIC = Path(__file__).parent / "static"
+STATIC: Final = Path(__file__).parent / "static"
 
 
 class View(anywidget.AnyWidget):
     """Base of the views.
 
-    A subclass sets ``_esm``, ``_css`` and ``_exported`` (names of the traits that the page needs)
-    and says what it shows in :meth:`__str__`.
+    A subclass sets ``_esm`` (made by :func:`relaxlab.widgets.bundle.bundle`), ``_css`` and
+    ``_exported`` (names of the traits that the page needs), and says what it shows in ``__str__``.
     """
 
     _exported: ClassVar[tuple[str, ...]] = ()
@@ -43,7 +43,7 @@ class View(anywidget.AnyWidget):
         raise TypeError(f"{type(self).__name__} has no text twin")
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        """Show the widget, and where there is none, the text twin."""
+        """Show the widget, and where there is none, its one-line description."""
         bundle = super()._repr_mimebundle_(**kwargs)
         data = bundle[0] if isinstance(bundle, tuple) else bundle
         if data is None:
@@ -65,30 +65,25 @@ class View(anywidget.AnyWidget):
         -------
         Path
             Where the file is.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written; nothing is left behind then.
         """
         target = Path(path)
         page = standalone(
             title=title or self.heading,
-            esm=Path(self._view_esm()).read_text("utf-8"),
-            css=Path(self._view_css()).read_text("utf-8"),
+            esm=self._esm,
+            css=self._css,
             state={name: getattr(self, name) for name in self._exported},
             text=str(self),
         )
         draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
-            draft.write_text(page, "utf-8")
+            # a program may print what UTF-8 cannot hold: one half of a surrogate pair
+            draft.write_bytes(page.encode("utf-8", "replace"))
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
         return target
-
-    @classmethod
-    def _view_esm(cls) -> Path:
-        return STATIC / f"{cls._file}.js"
-
-    @classmethod
-    def _view_css(cls) -> Path:
-        return STATIC / f"{cls._file}.css"
-
-    #: Name of the JavaScript and CSS files.
-    _file: ClassVar[str] = ""

@@ -18,13 +18,15 @@ VMStepper(main, step 0 of 2)
 VMStepper(main, step 2 of 2)
 """
 
+import contextlib
 from typing import Any, ClassVar, Self
 
 import traitlets
 
 from relaxlab.runtime.device import cpu
 from relaxlab.runtime.vm import VirtualMachine, VMExecutable
-from relaxlab.trace import DebugSession
+from relaxlab.trace import Breakpoint, DebugSession, Watch
+from relaxlab.widgets.bundle import bundle, stylesheet
 from relaxlab.widgets.view import STATIC, View
 
 __all__ = ["VMStepper"]
@@ -32,6 +34,10 @@ __all__ = ["VMStepper"]
 
 class VMStepper(View):
     """A view of one call of a Relax function.
+
+    The function runs to its end at once; the view and the methods below then move through the
+    recording. A program that fails is shown up to its failure, and one that is interrupted
+    (Ctrl-C, or the kernel's stop button) up to there.
 
     Parameters
     ----------
@@ -42,31 +48,34 @@ class VMStepper(View):
     args
         Its arguments.
     limit
-        How many of the last steps are kept.
+        How many of the last steps to keep at least; see :class:`relaxlab.trace.Recorder`. A view
+        says when steps were dropped.
 
     Attributes
     ----------
     position : int
         Number of the step that runs next; changing it moves the view.
     breakpoints : list of int
-        Instructions that stop Over, Out, Continue and Reverse.
+        Instructions that stop Over, Out, Continue and Reverse; sorted, without repetition.
     session : DebugSession
-        The recorded run; ``session.value(register)`` gives whole tensors.
+        The recorded run; ``stepper.session.value(register)`` gives whole tensors. Move the stepper
+        rather than the session: the view follows the stepper.
 
     Raises
     ------
     TypeError
-        If a function is given with a session, or none without.
+        If a function is given with a session, or none without, or ``program`` is something else.
     """
 
-    _esm = STATIC / "vm_stepper.js"
-    _css = STATIC / "vm_stepper.css"
-    _file: ClassVar[str] = "vm_stepper"
-    _exported: ClassVar[tuple[str, ...]] = ("trace", "position", "breakpoints")
+    _esm = bundle(STATIC / "vm_stepper.js")
+    _css = stylesheet(STATIC / "view.css", STATIC / "vm_stepper.css")
+    _exported: ClassVar[tuple[str, ...]] = ("trace", "position", "visits", "breakpoints", "halts")
 
     trace = traitlets.Dict().tag(sync=True)
     position = traitlets.Int().tag(sync=True)
+    visits = traitlets.Dict().tag(sync=True)
     breakpoints = traitlets.List(traitlets.Int()).tag(sync=True)
+    halts: traitlets.List[Any] = traitlets.List().tag(sync=True)
 
     def __init__(
         self,
@@ -75,61 +84,130 @@ class VMStepper(View):
         *args: Any,
         limit: int = 100_000,
     ) -> None:
-        if isinstance(program, DebugSession):
-            if function is not None:
-                raise TypeError("a session already has its function: give VMStepper(session) only")
-            session = program
-        else:
-            if function is None:
-                raise TypeError("VMStepper(program, function, *args) needs the function's name")
-            vm = VirtualMachine(program, cpu()) if isinstance(program, VMExecutable) else program
-            session = DebugSession(vm, function, *args, limit=limit)
-        self.session = session.record()
-        if session.position < session.timeline.first_step:
-            session.goto(session.timeline.first_step)
-        stops = sorted({point.pc for point in session.breakpoints.values() if point.enabled})
-        super().__init__(trace=session.trace(), position=session.position, breakpoints=stops)
+        self.session = _session(program, function, args, limit)
+        with contextlib.suppress(KeyboardInterrupt):
+            self.session.record()
+        # after an interruption the recording must not grow: the view has all of it
+        self.session.close()
+        first = self.session.timeline.first_step
+        if self.session.position < first:
+            self.session.goto(first)
+        super().__init__(
+            trace=self.session.trace(),
+            position=self.session.position,
+            visits=self._visits(),
+            breakpoints=sorted(self._plain()),
+            halts=self._halts(),
+        )
+
+    # ---- the view and the session tell each other ---------------------------------------------
 
     @traitlets.validate("position")
-    def _inside(self, proposal: Any) -> int:
+    def _recorded(self, proposal: Any) -> int:
+        position: int = proposal["value"]
         timeline = self.session.timeline
-        return int(min(max(proposal["value"], timeline.first_step), timeline.end))
+        if not timeline.first_step <= position <= timeline.end:
+            raise traitlets.TraitError(
+                f"no step {position}: the recording has {timeline.first_step} to {timeline.end}"
+            )
+        return position
 
-    @traitlets.observe("position")
+    @traitlets.validate("breakpoints")
+    def _instructions(self, proposal: Any) -> list[int]:
+        wanted = sorted(set(proposal["value"]))
+        executable = self.session.vm.executable
+        for pc in wanted:
+            if executable.function_at(pc) is None:
+                last = executable.num_instructions - 1
+                raise traitlets.TraitError(f"no instruction {pc}: the executable has 0 to {last}")
+        return wanted
+
+    @traitlets.observe("position", "visits")
     def _follow(self, change: Any) -> None:
-        if change["new"] != self.session.position:
-            self.session.goto(change["new"])
+        """Go where the page went, by the same way: changes are marked against what it showed."""
+        session = self.session
+        count, last = self.visits["count"], self.visits["last"]
+        unseen = max(0, min(count - session.visited, len(last)))
+        for position, selected in last[len(last) - unseen :]:
+            session.goto(position)
+            if selected >= 0:
+                session.select(selected)
+        session.visited = max(session.visited, count)
+        if session.position != self.position:
+            session.goto(self.position)
+        self._tell()
+
+    @traitlets.observe("breakpoints")
+    def _take_breakpoints(self, change: Any) -> None:
+        wanted = set(self.breakpoints)
+        plain = self._plain()
+        for pc, numbers in plain.items():
+            if pc not in wanted:
+                for number in numbers:
+                    self.session.remove(number)
+        for pc in sorted(wanted - plain.keys()):
+            self.session.break_at(pc=pc)
+
+    def _tell(self) -> None:
+        """Show in the view what the session shows."""
+        with self.hold_sync(), self.hold_trait_notifications():
+            self.visits = self._visits()
+            self.position = self.session.position
+
+    def _tell_stops(self) -> None:
+        with self.hold_sync(), self.hold_trait_notifications():
+            self.breakpoints = sorted(self._plain())
+            self.halts = self._halts()
+
+    def _visits(self) -> dict[str, Any]:
+        session = self.session
+        last = [
+            [visit.position, -1 if visit.selected is None else visit.selected]
+            for visit in session.visits
+            if visit.position >= session.timeline.first_step
+        ]
+        return {"count": session.visited, "last": last}
+
+    def _plain(self) -> dict[int, list[int]]:
+        """Return the numbers of the breakpoints that always stop, by instruction."""
+        plain: dict[int, list[int]] = {}
+        for number, point in self.session.breakpoints.items():
+            if _always_stops(point):
+                plain.setdefault(point.pc, []).append(number)
+        return plain
+
+    def _halts(self) -> list[list[Any]]:
+        """Return the stops that the page cannot find alone, and where they are."""
+        session, timeline = self.session, self.session.timeline
+        halts: list[list[Any]] = []
+        for point in session.breakpoints.values():
+            if point.enabled and not _always_stops(point):
+                where = [position for position in point.hits if point.stops(position)]
+                halts.append([str(point), point.pc, where, where])
+        for watch in session.watches.values():
+            steps = range(timeline.first_step, timeline.end)
+            fired = [step for step in steps if watch.fires(timeline, step)]
+            halts.append([str(watch), -1, [step + 1 for step in fired], fired])
+        return halts
 
     # ---- moving from Python, as the buttons do ------------------------------------------------
 
-    def _move(self, command: str) -> Self:
-        self._use_breakpoints()
-        getattr(self.session, command)()
-        self.position = self.session.position
+    def _move(self, command: str, *args: Any) -> Self:
+        getattr(self.session, command)(*args)
+        self._tell()
         return self
 
-    def _use_breakpoints(self) -> None:
-        """Give the session the breakpoints that were set in the page."""
-        wanted = set(self.breakpoints)
-        for number, point in list(self.session.breakpoints.items()):
-            if point.pc in wanted:
-                wanted.discard(point.pc)
-            else:
-                self.session.remove(number)
-        for pc in sorted(wanted):
-            self.session.break_at(pc=pc)
+    def step(self, times: int = 1) -> Self:
+        """Go one instruction forward (or more), into calls of Relax functions."""
+        return self._move("step", times)
 
-    def step(self) -> Self:
-        """Go one instruction forward, into calls of Relax functions."""
-        return self._move("step")
+    def back(self, times: int = 1) -> Self:
+        """Go one instruction back (or more)."""
+        return self._move("back", times)
 
-    def back(self) -> Self:
-        """Go one instruction back."""
-        return self._move("back")
-
-    def over(self) -> Self:
+    def over(self, times: int = 1) -> Self:
         """Go forward past a whole call."""
-        return self._move("over")
+        return self._move("over", times)
 
     def out(self) -> Self:
         """Go forward until the current function has returned."""
@@ -143,6 +221,42 @@ class VMStepper(View):
         """Go back to the last breakpoint or the start."""
         return self._move("reverse_continue")
 
+    def goto(self, position: int) -> Self:
+        """Go to a step; one that is not recorded is an ``IndexError``."""
+        return self._move("goto", position)
+
+    def select(self, depth: int) -> Self:
+        """Look at frame number ``depth``, counted from the bottom; moving selects the top again."""
+        return self._move("select", depth)
+
+    # ---- stopping -----------------------------------------------------------------------------
+
+    def break_at(
+        self,
+        function: str | None = None,
+        pc: int | None = None,
+        *,
+        condition: str | None = None,
+        ignore: int = 0,
+    ) -> Breakpoint:
+        """Set a breakpoint, as :meth:`relaxlab.trace.DebugSession.break_at` does."""
+        made = self.session.break_at(function, pc, condition=condition, ignore=ignore)
+        self._tell_stops()
+        return made
+
+    def watch(self, register: int, depth: int | None = None) -> Watch:
+        """Stop when a register of the selected frame (or of frame ``depth``) changes."""
+        made = self.session.watch(register, depth)
+        self._tell_stops()
+        return made
+
+    def remove(self, number: int) -> None:
+        """Remove a breakpoint or a watch; an unknown number is a ``KeyError``."""
+        self.session.remove(number)
+        self._tell_stops()
+
+    # ---- words --------------------------------------------------------------------------------
+
     @property
     def heading(self) -> str:
         """What an exported page is called."""
@@ -155,4 +269,31 @@ class VMStepper(View):
     def __repr__(self) -> str:
         """Return function and position."""
         session = self.session
-        return f"VMStepper({session.function}, step {self.position} of {session.timeline.end})"
+        return f"VMStepper({session.function}, step {session.position} of {session.timeline.end})"
+
+
+def _session(program: Any, function: str | None, args: tuple[Any, ...], limit: int) -> DebugSession:
+    match program:
+        case DebugSession():
+            if function is not None or args:
+                raise TypeError("a session already has its function: give VMStepper(session) only")
+            return program
+        case VMExecutable() | VirtualMachine():
+            if not isinstance(function, str):
+                raise TypeError(
+                    "VMStepper(program, function, *args) needs the function's name, "
+                    f"got {function!r}"
+                )
+            machine = (
+                VirtualMachine(program, cpu()) if isinstance(program, VMExecutable) else program
+            )
+            return DebugSession(machine, function, *args, limit=limit)
+        case _:
+            raise TypeError(
+                "expected a VMExecutable, a VirtualMachine or a DebugSession, "
+                f"got {type(program).__name__}"
+            )
+
+
+def _always_stops(point: Breakpoint) -> bool:
+    return point.enabled and point.condition is None and not point.ignore

@@ -1,554 +1,637 @@
-// The stepper: one recorded run of the virtual machine, replayed in the page.
+// The stepper: code, registers and frames of one recorded run, with a cursor that moves both ways.
 //
-// Three layers, top to bottom: `Replay` decodes the compact trace (relaxlab/trace/compact.py says
-// what it holds), `Cursor` moves through it as trace.DebugSession does, `render` draws. The first
-// two know no document and are tested with `node --test`.
+// replay.js knows what was where and how the cursor moves; here is only what it looks like, and how
+// keys and buttons reach it. Each part draws from the cursor and touches only what differs.
 
-const WRITE = 0;
-const ENTER = 1;
-const CHECKPOINT = 256; // states kept for scrubbing: one in so many steps
+import { element, icon, keepInView, LiveLine, roving, set, write } from "./page.js";
+import { Cursor, mark, Replay } from "./replay.js";
 
-/** A decoded trace: the state at every position, in time independent of the position. */
-export class Replay {
-  constructor(trace) {
-    this.trace = trace;
-    this.first = trace.first_step;
-    this.end = trace.first_step + trace.ops.length;
-    this.rows = new Map(trace.code.pc.map((pc, row) => [pc, row]));
-    this.byName = new Map(trace.functions.map((f) => [f[0], f]));
-    const frames = trace.start.map(([fn, pc, target, registers], depth) => ({
-      number: `start:${depth}`, fn, pc, target, registers: [...registers], entry: [...registers],
-    }));
-    this.checkpoints = [this.#apply(frames, trace.before, 0)];
-  }
+const LINE = 18; // pixels, as in vm_stepper.css
+const MOST_LINES = 16;
+const FEWEST_LINES = 9;
+const FRAMES_SHOWN = 60; // innermost ones; the two outermost are always there
+const SYNC_MS = 100; // at most so often is Python told while the view plays
+const MOST_A_SECOND = 100_000;
 
-  #apply(frames, ops, step) {
-    for (let at = 0; at < ops.length; ) {
-      if (ops[at] === WRITE) {
-        frames[ops[at + 1]].registers[ops[at + 2]] = ops[at + 3];
-        at += 4;
-      } else if (ops[at] === ENTER) {
-        const [, fn, pc, target, count] = ops.slice(at, at + 5);
-        const registers = ops.slice(at + 5, at + 5 + count);
-        // a frame is known by the step that entered it, so that a replay numbers it alike
-        frames.push({ number: `${step}:${at}`, fn, pc, target, registers, entry: [...registers] });
-        at += 5 + count;
-      } else {
-        frames.pop();
-        at += 1;
-      }
-    }
-    return frames;
-  }
+const atStart = ({ position, replay }) => position > replay.first ? ""
+  : replay.first ? `the ${replay.first} steps before this one were dropped`
+    : "this is before the first instruction";
+const atEnd = ({ position, replay }) => position < replay.end ? "" : "the program is over";
+const inNoFunction = (cursor) => atEnd(cursor);
 
-  /** Frames at a position, outermost first: {number, fn, pc, registers, entry}. */
-  frames_at(position) {
-    const target = position - this.first;
-    let k = Math.min(Math.floor(target / CHECKPOINT), this.checkpoints.length - 1);
-    let frames = copy(this.checkpoints[k]);
-    for (let index = k * CHECKPOINT; index < target; index++) {
-      this.#place(frames, index);
-      frames = this.#apply(frames, this.trace.ops[index], index + 1);
-      if ((index + 1) % CHECKPOINT === 0 && this.checkpoints.length === (index + 1) / CHECKPOINT) {
-        this.checkpoints.push(copy(frames));
-      }
-    }
-    this.#place(frames, target);
-    return frames;
-  }
-
-  #place(frames, index) {
-    if (index < this.trace.pc.length && frames.length) {
-      frames[this.trace.depth[index]].pc = this.trace.pc[index];
-    }
-  }
-
-  /** Depth of the frame that runs at a position; -1 at the end. */
-  depth(position) {
-    const depth = this.trace.depth[position - this.first];
-    return depth === undefined ? -1 : depth;
-  }
-
-  pc(position) {
-    return this.trace.pc[position - this.first];
-  }
-
-  line(index) {
-    const [template, ...numbers] = this.trace.lines[index];
-    const [head, ...rest] = this.trace.templates[template].split("\u001a");
-    return head + rest.map((words, i) => `${numbers[i]}${words}`).join("");
-  }
-
-  next_sentence(position) {
-    return this.line(this.trace.say[position - this.first]);
-  }
-
-  done_sentence(position) {
-    return position > this.first ? this.line(this.trace.did[position - this.first - 1]) : "";
-  }
-
-  console(position) {
-    return this.trace.console.filter(([step]) => step < position).map(([, text]) => text).join("");
-  }
-
-  function_name(index) {
-    return this.trace.functions[index][0];
-  }
-
-  /** A value in one line, as Python's `value.text` says it. */
-  text(index) {
-    const [kind, ...rest] = this.trace.values[index];
-    switch (kind) {
-      case "tensor": {
-        const [dtype, shape, , storage, offset, head, tail, , , nans] = rest;
-        const shown = [...head, ...(tail.length ? ["…"] : []), ...tail];
-        const number = (v) => (typeof v === "number" ? numberText(v, dtype) : pythonText(v));
-        const place = `s${storage}${offset ? `+${offset}` : ""}`;
-        const list = shown.map((v) => (v === "…" ? v : number(v))).join(", ");
-        return `${dtype}[${shape.join(", ")}] ${place} [${list}]${nans ? ` ${nans} NaN` : ""}`;
-      }
-      case "tuple": {
-        const [length, ...items] = rest;
-        let shown = items.map((i) => this.text(i)).join(", ");
-        if (items.length < length) shown += `${items.length ? ", … " : ""}${length} elements`;
-        return `(${shown})`;
-      }
-      case "storage":
-        return `storage s${rest[0]} (block ${rest[1]}, ${rest[2]} bytes, ${rest[3]})`;
-      case "function":
-      case "closure": {
-        const [name, ...bound] = rest;
-        const values = bound.map((i) => this.text(i)).join(", ");
-        return `${kind} ${name}${bound.length ? ` with (${values})` : ""}`;
-      }
-      default:
-        return rest[0];
-    }
-  }
-
-  /** What a hover says beyond the line: range and number of NaN of a tensor. */
-  detail(index) {
-    const [kind, ...rest] = this.trace.values[index];
-    if (kind !== "tensor") return this.text(index);
-    const [dtype, shape, device, storage, offset, , , low, high, nans] = rest;
-    const range = low === null || low === undefined ? "" : `, from ${low} to ${high}`;
-    return `${dtype}[${shape.join(", ")}] on ${device}, storage ${storage} at byte ${offset}` +
-      `${range}${nans ? `, ${nans} NaN` : ""}`;
-  }
-}
-
-const copy = (frames) =>
-  frames.map((f) => ({ ...f, registers: [...f.registers] }));
-
-function numberText(value, dtype) {
-  const text = String(value);
-  return /float/.test(dtype) && /^-?\d+$/.test(text) ? `${text}.0` : text;
-}
-
-const pythonText = (value) =>
-  value === true ? "True" : value === false ? "False" : String(value);
-
-/** A cursor over a replay: it moves as trace.DebugSession does over a finished recording. */
-export class Cursor {
-  constructor(replay, position = replay.first, breakpoints = []) {
-    this.replay = replay;
-    this.position = clamp(position, replay.first, replay.end);
-    this.breakpoints = new Set(breakpoints);
-    this.selected = null;
-    this.shown = new Map();
-  }
-
-  get frames() {
-    return this.replay.frames_at(this.position);
-  }
-
-  /** The frame whose registers are looked at; undefined at the end. */
-  frame() {
-    const frames = this.frames;
-    const depth = this.replay.depth(this.position);
-    return frames[this.selected === null ? depth : Math.min(this.selected, depth)];
-  }
-
-  previous(frame) {
-    return this.shown.get(frame.number) ?? frame.entry;
-  }
-
-  #remember() {
-    const frame = this.frame();
-    if (frame) this.shown.set(frame.number, frame.registers);
-  }
-
-  goto(position) {
-    const to = clamp(position, this.replay.first, this.replay.end);
-    if (to !== this.position) {
-      this.#remember();
-      this.selected = null;
-      this.position = to;
-    }
-    return this;
-  }
-
-  select(depth) {
-    this.#remember();
-    this.selected = depth;
-    return this;
-  }
-
-  #forward(floor) {
-    const { replay } = this;
-    for (let p = this.position + 1; p < replay.end; p++) {
-      if (this.breakpoints.has(replay.pc(p))) return this.goto(p);
-      if (floor !== null && replay.depth(p) <= floor) return this.goto(p);
-    }
-    return this.goto(replay.end);
-  }
-
-  #backward(floor) {
-    const { replay } = this;
-    for (let p = this.position - 1; p >= replay.first; p--) {
-      if (this.breakpoints.has(replay.pc(p))) return this.goto(p);
-      if (floor !== null && replay.depth(p) <= floor) return this.goto(p);
-    }
-    return this.goto(replay.first);
-  }
-
-  step() { return this.goto(this.position + 1); }
-  back() { return this.goto(this.position - 1); }
-  over() { return this.#forward(this.replay.depth(this.position)); }
-  out() { return this.#forward(this.replay.depth(this.position) - 1); }
-  resume() { return this.#forward(null); }
-  reverse() { return this.#backward(null); }
-  restart() { return this.goto(this.replay.first); }
-
-  toggle(pc) {
-    if (!this.breakpoints.delete(pc)) this.breakpoints.add(pc);
-    return this;
-  }
-}
-
-const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
-
-/** Change mark of a register, as in the text twin: + new, - let go, * changed. */
-export function mark(replay, before, now) {
-  if (before === now) return "";
-  if (replay.trace.values[before]?.[0] === "none") return "+";
-  return replay.trace.values[now]?.[0] === "none" ? "-" : "*";
-}
-
-const MARK_WORDS = { "+": "new", "-": "let go", "*": "changed" };
-
-// ---- drawing ---------------------------------------------------------------------------------
-
+// name, key as shown, method of the cursor, why it can do nothing now (or an empty text)
 const COMMANDS = [
-  // name, symbol, key shown, method, why it can do nothing (position, replay) => text or ""
-  ["Restart", "|◀", "Home", "restart", atStart],
-  ["Reverse", "◀◀", "Shift+F5", "reverse", atStart],
-  ["Back", "◀", "[", "back", atStart],
-  ["Step", "▶", "] or F11", "step", atEnd],
-  ["Over", "↷", "F10", "over", atEnd],
-  ["Out", "↥", "Shift+F11", "out", atEnd],
-  ["Continue", "▶▶", "F5", "resume", atEnd],
+  ["Restart", "Home", "restart", atStart],
+  ["Reverse", "r or Shift+F8", "reverse", atStart],
+  ["Back", "[ or ←", "back", atStart],
+  ["Step", "] or F11 or →", "step", atEnd],
+  ["Over", "F10", "over", inNoFunction],
+  ["Out", "Shift+F11", "out", inNoFunction],
+  ["Continue", "c or F8", "resume", atEnd],
 ];
 const KEYS = {
   "Home": "restart", "End": "finish", "[": "back", "]": "step", "ArrowLeft": "back",
-  "ArrowRight": "step", "F10": "over", "F11": "step", "Shift+F11": "out", "F5": "resume",
-  "Shift+F5": "reverse",
+  "ArrowRight": "step", "F10": "over", "F11": "step", "Shift+F11": "out", "c": "resume",
+  "F8": "resume", "r": "reverse", "Shift+F8": "reverse",
 };
 const HELP = [
-  ["] or F11 or →", "step: one instruction, into calls of Relax functions"],
-  ["[ or ←", "back: undo one instruction"],
+  ["] F11 →", "step: one instruction, into calls of Relax functions"],
+  ["[ ←", "back: undo one instruction"],
   ["F10", "over: run a called function to its end"],
   ["Shift+F11", "out: run until this function has returned"],
-  ["F5, Shift+F5", "continue to the next breakpoint, or back to the last one"],
-  ["F9", "breakpoint at the current instruction, or click the gutter"],
-  ["Home, End", "first and last step"],
-  ["Space", "play or pause"],
-  ["?", "this help"],
+  ["c F8", "continue to the next breakpoint or the end"],
+  ["r Shift+F8", "reverse to the last breakpoint or the start"],
+  ["F9", "breakpoint at the current instruction, or at the one with the focus"],
+  ["Home End", "first and last step"],
+  ["Space p", "play or pause"],
+  ["? Esc", "open and close this help"],
+  ["Tab, arrows", "from part to part; within a toolbar or a list of buttons"],
 ];
-
-function atStart(cursor) {
-  if (cursor.position > cursor.replay.first) return "";
-  return cursor.replay.first ? "earlier steps were dropped" : "before the first instruction";
-}
-
-function atEnd(cursor) {
-  return cursor.position < cursor.replay.end ? "" : "the program is over";
-}
-
-function element(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (value !== undefined && value !== null) node.setAttribute(name, value);
-  }
-  node.append(...children);
-  return node;
-}
+const SIGNS = { "+": "new", "-": "let go", "*": "changed" };
 
 function render({ model, el }) {
   let cursor = fresh();
-  let playing = null;
-  const speed = { value: 8 }; // steps a second; outlives a restart
+  let playing = null; // {frame: request, last: time, owed: steps}
+  let told = 0; // when Python was told last
+  const live = new LiveLine();
 
   function fresh() {
-    const replay = new Replay(model.get("trace"));
-    return new Cursor(replay, model.get("position"), model.get("breakpoints"));
+    return new Cursor(new Replay(model.get("trace")), {
+      breakpoints: model.get("breakpoints"), halts: model.get("halts"), visits: model.get("visits"),
+    });
   }
 
-  // -- skeleton
-  const buttons = COMMANDS.map(([name, symbol, key, method, why]) => {
+  // ---- skeleton
+
+  const buttons = COMMANDS.map(([name, key, method, why]) => {
     const button = element("button", {
-      type: "button", class: "rl-button", "aria-label": name,
-      onclick: () => { if (!why(cursor)) act(method); },
-    }, element("span", { "aria-hidden": "true" }, symbol), ` ${name}`);
-    return { button, key, why, name };
+      type: "button", class: "rl-button", "aria-label": name, tabindex: "-1",
+      onclick: () => command(method),
+    }, icon(method), element("span", {}, name));
+    return { button, name, key, method, why };
   });
-  const play = element("button", {
+  const playButton = element("button", {
     type: "button", class: "rl-button", "aria-label": "Play", "aria-pressed": "false",
-    title: "Play (Space)", onclick: () => toggle_play(),
-  }, "Play");
-  const rate = element("input", {
-    type: "number", min: "1", max: "60", value: String(speed.value), class: "rl-number",
-    "aria-label": "Steps a second", title: "Steps a second",
-    onchange: () => { speed.value = clamp(Number(rate.value) || 1, 1, 60); if (playing) { toggle_play(); toggle_play(); } },
-  });
-  const help_button = element("button", {
-    type: "button", class: "rl-button", "aria-label": "Help", "aria-expanded": "false",
-    title: "Keys (?)", onclick: () => toggle_help(),
+    tabindex: "-1", title: "Play (Space)", onclick: () => togglePlay(),
+  }, icon("play"), element("span", {}, "Play"));
+  const helpButton = element("button", {
+    type: "button", class: "rl-button", "aria-label": "Keys", "aria-expanded": "false",
+    tabindex: "-1", title: "Keys (?)", onclick: () => toggleHelp(),
   }, "?");
   const toolbar = element("div", { class: "rl-toolbar", role: "toolbar", "aria-label": "Stepping" },
-    ...buttons.map((b) => b.button), play, rate, element("span", {}, "steps a second"), help_button);
+    ...buttons.map(({ button }) => button), element("span", { class: "rl-gap" }), playButton,
+    helpButton);
+  const tools = roving(toolbar, "button", ["ArrowLeft", "ArrowRight"]);
   const help = element("dl", { class: "rl-help", hidden: "" },
-    ...HELP.flatMap(([key, what]) => [element("dt", {}, key), element("dd", {}, what)]));
+    ...HELP.flatMap(([keys, what]) => [element("dt", {}, keys), element("dd", {}, what)]));
+
   const slider = element("input", {
-    type: "range", class: "rl-slider", "aria-label": "Step",
-    oninput: () => { pause(); cursor.goto(Number(slider.value)); changed(); },
+    type: "range", class: "rl-slider", "aria-label": "Position in the run", step: "1",
+    oninput: () => { pause(); cursor.glide(Number(slider.value)); later(); },
+    onchange: () => { cursor.goto(Number(slider.value)); changed(); },
   });
   const jump = element("input", {
-    type: "number", class: "rl-number", "aria-label": "Go to step",
-    onchange: () => { pause(); cursor.goto(Number(jump.value) || 0); changed(); },
+    type: "number", class: "rl-number", "aria-label": "Go to step", title: "Go to step",
+    onchange: () => { pause(); cursor.goto(Math.round(Number(jump.value))); changed(); },
   });
-  const total = element("span", { class: "rl-total" });
-  const scrubber = element("div", { class: "rl-scrubber" }, slider, jump, total);
-  const sentence = element("p", { class: "rl-sentence", role: "status", "aria-live": "polite" });
-  const code_title = element("h3", {});
-  const code = element("ol", { class: "rl-code", tabindex: "0", "aria-label": "Code" });
-  const registers_title = element("h3", {});
-  const registers = element("table", { class: "rl-registers" });
-  const frames = element("ol", { class: "rl-frames", "aria-label": "Frames" });
-  const printed = element("pre", { class: "rl-console", "aria-label": "Printed" });
-  const printed_title = element("h3", {}, "Printed");
+  const total = element("span", {});
+  const rate = element("input", {
+    type: "number", min: "1", max: String(MOST_A_SECOND), value: "4", class: "rl-number",
+    "aria-label": "Steps a second", title: "Speed of Play: steps a second",
+  });
+  const scrubber = element("div", { class: "rl-scrubber" }, slider, element("span", {}, "step"), jump,
+    total, element("span", { class: "rl-gap" }), element("span", {}, "play"), rate,
+    element("span", {}, "steps/s"));
+  const dropped = element("p", { class: "rl-dropped" });
+  const did = element("p", {});
+  const next = element("p", {});
+  const said = element("div", { class: "rl-said" }, did, next);
+
+  const codeTitle = element("h3", {});
+  const picker = element("select", {
+    class: "rl-select", "aria-label": "Function to show", title: "Function to show",
+    onchange: () => { browsed = Number(picker.value); drawCode(); },
+  });
+  const code = element("div", { class: "rl-scroll rl-code", role: "region", tabindex: "0" });
+  const lines = roving(code, ".rl-gutter", ["ArrowUp", "ArrowDown"]);
+  const registersTitle = element("h3", {});
+  const registers = element("div", { class: "rl-registers", role: "table" });
+  const registerPane = element("div", {
+    class: "rl-scroll rl-register-pane", role: "region", tabindex: "0",
+  }, registers);
+  const framesTitle = element("h3", {}, "Frames");
+  const frames = element("ol", {});
+  const framePane = element("div", {
+    class: "rl-scroll rl-frames", role: "region", "aria-label": "Frames", tabindex: "0",
+  }, frames);
+  const frameKeys = roving(framePane, ".rl-frame", ["ArrowUp", "ArrowDown"]);
+  const printedTitle = element("h3", {}, "Printed");
+  const printed = element("pre", {
+    class: "rl-scroll rl-console", role: "region", "aria-label": "Printed", tabindex: "0",
+  });
+  const panes = element("div", { class: "rl-panes" },
+    element("div", { class: "rl-pane" },
+      element("div", { class: "rl-pane-title" }, codeTitle, picker), code),
+    element("div", { class: "rl-pane" },
+      element("div", { class: "rl-pane-title" }, registersTitle), registerPane),
+    element("div", { class: "rl-pane rl-pane-frames" },
+      element("div", { class: "rl-pane-title" }, framesTitle), framePane, printedTitle, printed));
   const root = element("section", {
     class: "rl-view rl-stepper", tabindex: "0", "aria-label": "Virtual machine stepper",
-    onkeydown: on_key,
-  },
-    toolbar, help, scrubber, sentence,
-    element("div", { class: "rl-panes" },
-      element("div", { class: "rl-pane rl-pane-code" }, code_title, code),
-      element("div", { class: "rl-pane rl-pane-registers" }, registers_title,
-        element("div", { class: "rl-scroll", tabindex: "0", role: "region", "aria-label": "Registers" }, registers)),
-      element("div", { class: "rl-pane rl-pane-frames" }, element("h3", {}, "Frames"), frames,
-        printed_title, printed)));
+    onkeydown: onKey,
+  }, toolbar, help, scrubber, dropped, said, panes, live.node);
+  tools.choose(buttons.find(({ name }) => name === "Step").button);
   el.append(root);
+  // an output that was not laid out, or was scrolled out of a long notebook, could not scroll
+  const shown = new ResizeObserver(() => centre());
+  shown.observe(root);
 
-  // -- acting
-  function act(method) {
+  // ---- acting
+
+  function command(method) {
     pause();
-    if (method === "finish") cursor.goto(cursor.replay.end);
-    else cursor[method]();
-    changed();
+    const found = buttons.find((one) => one.method === method);
+    const reason = found?.why(cursor);
+    if (reason) return announce(`${found.name} is not possible: ${reason}.`);
+    cursor[method]();
+    return changed();
   }
 
   function changed() {
+    browsed = null;
     draw();
+    tell();
+    speak();
+  }
+
+  /** Let Python know; while playing not at every step, and never again what it said itself. */
+  function tell() {
+    told = performance.now();
     model.set("position", cursor.position);
-    model.set("breakpoints", [...cursor.breakpoints].sort((a, b) => a - b));
+    model.set("visits", cursor.trail());
     model.save_changes();
   }
 
-  function toggle_play() {
-    if (playing) return pause();
-    if (cursor.position >= cursor.replay.end) cursor.restart();
-    playing = setInterval(() => {
-      cursor.step();
-      const stop = cursor.position >= cursor.replay.end ||
-        cursor.breakpoints.has(cursor.replay.pc(cursor.position));
-      if (stop) pause();
+  function speak() {
+    live.say(`Step ${cursor.position} of ${cursor.replay.end}. ${did.textContent} ${next.textContent}`);
+  }
+
+  function announce(text) {
+    write(did, text);
+    live.say(text);
+  }
+
+  function toggleBreakpoint(pc) {
+    const special = haltsAt(pc)[0];
+    if (special) return announce(`${special[0]} was set from Python, and is changed there.`);
+    cursor.toggle(pc);
+    model.set("breakpoints", [...cursor.breakpoints].sort((a, b) => a - b));
+    model.save_changes();
+    drawBreakpoints();
+    return live.say(`${cursor.breakpoints.has(pc) ? "Breakpoint at" : "No breakpoint at"} ` +
+      `instruction ${pc}.`);
+  }
+
+  function haltsAt(pc) {
+    return cursor.halts.filter((halt) => halt[1] === pc);
+  }
+
+  function togglePlay() {
+    if (playing) {
+      pause();
       changed();
-    }, 1000 / speed.value);
-    play.setAttribute("aria-pressed", "true");
-    play.textContent = "Pause";
+      return;
+    }
+    if (atEnd(cursor)) cursor.restart();
+    playing = { owed: 0, last: performance.now() };
+    playing.request = requestAnimationFrame(tick);
+    showPlaying();
+  }
+
+  function tick(now) {
+    // many steps a second are taken in one go, and drawn once
+    const speed = Math.max(1, Math.min(MOST_A_SECOND, Number(rate.value) || 1));
+    playing.owed += Math.max(0, now - playing.last) / 1000 * speed;
+    playing.last = now;
+    playing.request = requestAnimationFrame(tick);
+    const steps = Math.floor(playing.owed);
+    if (!steps) return;
+    playing.owed -= steps;
+    if (!cursor.play(steps)) {
+      pause();
+      changed();
+      return;
+    }
+    browsed = null;
+    draw();
+    if (now - told > SYNC_MS) tell();
   }
 
   function pause() {
-    clearInterval(playing);
+    if (!playing) return;
+    cancelAnimationFrame(playing.request);
     playing = null;
-    play.setAttribute("aria-pressed", "false");
-    play.textContent = "Play";
+    showPlaying();
   }
 
-  function toggle_help() {
-    help.hidden = !help.hidden;
-    help_button.setAttribute("aria-expanded", String(!help.hidden));
+  function showPlaying() {
+    const name = playing ? "Pause" : "Play";
+    set(playButton, "aria-pressed", String(Boolean(playing)));
+    set(playButton, "aria-label", name);
+    set(playButton, "title", `${name} (Space)`);
+    playButton.replaceChildren(icon(name.toLowerCase()), element("span", {}, name));
   }
 
-  function on_key(event) {
+  function toggleHelp(open = help.hidden) {
+    help.hidden = !open;
+    set(helpButton, "aria-expanded", String(open));
+  }
+
+  function onKey(event) {
+    const { key, target } = event;
+    const typing = target.matches("input[type=number], select");
+    if (event.ctrlKey || event.metaKey || event.altKey) {
+      // Ctrl+S is the notebook's; what edits a text must not edit its cells
+      if (typing || "acvxyz".includes(key.toLowerCase())) event.stopPropagation();
+      return;
+    }
     // JupyterLab listens above: there, `x` would delete the cell
     event.stopPropagation();
-    if (event.ctrlKey || event.metaKey || event.altKey || event.key === "Tab") return;
-    const typing = event.target instanceof HTMLInputElement;
-    if (typing && !/^F\d+$/.test(event.key)) return;
-    const key = event.shiftKey && event.key.startsWith("F") ? `Shift+${event.key}` : event.key;
-    const on_button = event.target instanceof HTMLButtonElement;
-    if (key === "?") toggle_help();
-    else if (key === " " && !on_button) toggle_play();
-    else if (key === "F9") { cursor.toggle(cursor.replay.pc(cursor.position)); changed(); }
-    else if (KEYS[key]) {
-      const command = COMMANDS.find(([, , , method]) => method === KEYS[key]);
-      if (!command || !command[4](cursor)) act(KEYS[key]);
-    } else return;
+    if (key === "Tab" || (typing && !/^(F\d+|Escape)$/.test(key))) return;
+    const named = event.shiftKey && /^F\d/.test(key) ? `Shift+${key}` : key;
+    const native = target === slider && /^(Arrow|Home|End|Page)/.test(key);
+    if (native) return;
+    if (tools.onKey(event) || lines.onKey(event) || frameKeys.onKey(event)) {
+      event.preventDefault();
+    } else if (key === "?") toggleHelp();
+    else if (key === "Escape") toggleHelp(false);
+    else if (key === "p" || (key === " " && !target.matches("button"))) togglePlay();
+    else if (key === "F9") {
+      const row = target.closest("li[data-pc]");
+      const pc = row ? Number(row.dataset.pc) : cursor.frame[1];
+      if (pc >= 0) toggleBreakpoint(pc);
+    } else if (KEYS[named]) command(KEYS[named]);
+    else return;
     event.preventDefault();
   }
 
-  // -- drawing
-  let drawn_function = null;
+  // ---- drawing
+
+  let drawing = null;
+
+  /** Draw once before the next picture, however often the slider moves until then. */
+  function later() {
+    drawing ??= requestAnimationFrame(() => draw());
+  }
 
   function draw() {
-    const { replay } = cursor;
-    const frame = cursor.frame();
+    cancelAnimationFrame(drawing);
+    drawing = null;
     for (const { button, key, why, name } of buttons) {
       const reason = why(cursor);
-      button.setAttribute("aria-disabled", String(Boolean(reason)));
-      button.title = reason ? `${name}: ${reason}` : `${name} (${key})`;
+      set(button, "aria-disabled", String(Boolean(reason)));
+      set(button, "title", reason ? `${name}: ${reason}` : `${name} (${key})`);
     }
+    drawPosition();
+    drawSentences();
+    drawCode();
+    drawRegisters();
+    drawFrames();
+    const text = cursor.replay.printed(cursor.position);
+    write(printed, text);
+    printed.hidden = printedTitle.hidden = !text;
+    if (text) printed.scrollTop = printed.scrollHeight;
+  }
+
+  function drawPosition() {
+    const { replay, position } = cursor;
     for (const input of [slider, jump]) {
-      input.min = String(replay.first);
-      input.max = String(replay.end);
-      input.value = String(cursor.position);
+      set(input, "min", String(replay.first));
+      set(input, "max", String(replay.end));
+      if (input.value !== String(position)) input.value = String(position);
     }
-    total.textContent = `of ${replay.end}`;
-    const did = replay.done_sentence(cursor.position);
-    sentence.textContent =
-      `${did ? `Done: ${did} ` : ""}${frame ? "Next: " : ""}${replay.next_sentence(cursor.position)}`;
-    draw_code(frame);
-    draw_registers(frame);
-    draw_frames();
-    const text = replay.console(cursor.position);
-    printed.textContent = text;
-    printed.hidden = printed_title.hidden = !text;
+    set(slider, "aria-valuetext", `step ${position} of ${replay.end}`);
+    write(total, `of ${replay.end}`);
+    dropped.hidden = !replay.first;
+    write(dropped, replay.first
+      ? `The first ${replay.first} steps were dropped: only the last ${replay.trace.ops.length} are kept.`
+      : "");
   }
 
-  function draw_code(frame) {
+  function drawSentences() {
+    const { replay, position } = cursor;
+    const over = position === replay.end;
+    const failed = over && replay.trace.outcome.error;
+    const sentence = over ? "" : replay.done(position);
+    did.replaceChildren();
+    if (cursor.reason) did.append(word("Stopped: "), `${cursor.reason}. `);
+    if (sentence) did.append(word("Done: "), sentence);
+    const ending = replay.next(position);
+    next.replaceChildren(word(over ? failed ? "Failed: " : "Finished: " : "Next: "));
+    next.append(failed ? element("span", { class: "rl-failed" }, ending) : ending);
+  }
+
+  function word(text) {
+    return element("span", { class: "rl-word" }, text);
+  }
+
+  // -- code: the rows of a function are made once
+
+  const listings = new Map();
+  let browsed = null; // a function chosen by the reader, until the next move
+  let listing = null;
+  let markedRow = null; // the current line, or the one that failed
+  let markedState = "";
+
+  /** [function, instruction, whether it failed] to show: at the end, where the run ended. */
+  function place() {
+    const { replay, position } = cursor;
+    const [frame, pc] = cursor.frame;
+    if (frame) return [frame.fn, pc, false];
+    if (position === replay.first) return [null, -1, false];
+    const failed = Boolean(replay.trace.outcome.error);
+    return [replay.top(position - 1).fn, replay.pc(position - 1), failed];
+  }
+
+  function drawCode() {
     const { replay } = cursor;
-    const fn = frame ? frame.fn : drawn_function;
-    if (fn !== null && fn !== drawn_function) {
-      drawn_function = fn;
-      const [name, , start, end] = replay.trace.functions[fn];
-      code_title.textContent = `Code of ${name}`;
-      code.replaceChildren();
-      for (let pc = start; pc < end; pc++) code.append(code_row(pc));
+    const [fn, pc, failed] = place();
+    const shown = browsed ?? fn;
+    if (shown === null) return;
+    const made = listings.get(shown) ?? makeListing(shown);
+    if (made !== listing) {
+      listing = made;
+      unmark();
+      code.replaceChildren(made.list);
+      set(code, "aria-label", `Code of ${replay.name(shown)}`);
+      write(codeTitle, picker.hidden ? `Code of ${replay.name(shown)}` : "Code of");
+      drawBreakpoints();
     }
-    for (const row of code.children) {
-      const pc = Number(row.dataset.pc);
-      const current = frame !== undefined && pc === frame.pc;
-      row.classList.toggle("rl-current", current);
-      if (current) row.setAttribute("aria-current", "step");
-      else row.removeAttribute("aria-current");
-      row.querySelector(".rl-arrow").textContent = current ? "⇒" : "";
-      const stop = cursor.breakpoints.has(pc);
-      const gutter = row.querySelector(".rl-gutter");
-      gutter.setAttribute("aria-pressed", String(stop));
-      gutter.textContent = stop ? "●" : "○";
-      if (current) keep_in_view(code, row);
+    picker.value = String(shown);
+    const over = cursor.frame[0] === null;
+    const row = shown === fn && (!over || failed) ? made.rows.get(pc) : null;
+    const state = row ? (failed ? "rl-failed" : "rl-current") : "";
+    if (markedRow !== row || markedState !== state) {
+      unmark();
+      if (row) markRow(row, state);
+    }
+    if (row) {
+      if (!code.contains(document.activeElement)) lines.choose(row.gutter);
+      keepInView(code, row.node, 2 * LINE);
     }
   }
 
-  function code_row(pc) {
-    const { trace } = cursor.replay;
-    const row = cursor.replay.rows.get(pc);
-    const words = trace.code.words[row].map((w) => `0x${w}`).join(" ");
+  function unmark() {
+    if (!markedRow) return;
+    markedRow.node.classList.remove("rl-current", "rl-failed");
+    set(markedRow.node, "aria-current", null);
+    markedRow.arrow.replaceChildren();
+    markedRow = null;
+  }
+
+  function markRow(row, state) {
+    const failed = state === "rl-failed";
+    row.node.classList.add(state);
+    if (!failed) set(row.node, "aria-current", "step");
+    row.arrow.append(icon(failed ? "cross" : "arrow"));
+    if (failed) row.arrow.append(element("span", { class: "rl-hidden" }, "failed here"));
+    markedRow = row;
+    markedState = state;
+  }
+
+  function makeListing(fn) {
+    const { replay } = cursor;
+    const [, , start, end] = replay.trace.functions[fn];
+    const rows = new Map();
+    const list = element("ol", {});
+    list.style.setProperty("--rl-digits", String(String(end - 1).length));
+    for (let pc = start; pc < end; pc++) {
+      const row = makeRow(pc);
+      rows.set(pc, row);
+      list.append(row.node);
+    }
+    const made = { list, rows };
+    listings.set(fn, made);
+    return made;
+  }
+
+  function makeRow(pc) {
+    const { trace, rows } = cursor.replay;
+    const row = rows.get(pc);
+    const words = trace.code.words[row].map((hex) => `0x${hex}`).join(" ");
     const constants = trace.code.operands[row]
-      .map((o) => /^c\[(\d+)\]$/.exec(o)).filter(Boolean)
-      .map(([whole, index]) => `${whole} = ${trace.constants[index]}`);
-    return element("li", { "data-pc": String(pc), title: [`words ${words}`, ...constants].join("\n") },
-      element("button", {
-        type: "button", class: "rl-gutter", "aria-label": `Breakpoint at ${pc}`,
-        onclick: () => { cursor.toggle(pc); changed(); },
-      }),
-      element("span", { class: "rl-arrow", "aria-hidden": "true" }),
-      element("span", { class: "rl-pc" }, String(pc)),
-      element("code", {}, trace.code.text[row]));
+      .map((operand) => /^c\[(\d+)\]$/.exec(operand)).filter(Boolean)
+      .map(([operand, index]) => `${operand} = ${trace.constants[index]}`);
+    const gutter = element("button", {
+      type: "button", class: "rl-gutter", "aria-label": `Breakpoint at ${pc}`, tabindex: "-1",
+      onclick: () => toggleBreakpoint(pc),
+    }, icon("dot"));
+    const arrow = element("span", { class: "rl-arrow" });
+    const node = element("li", {
+      "data-pc": String(pc), title: [`words ${words}`, ...constants].join("\n"),
+    }, gutter, arrow, element("span", { class: "rl-pc" }, String(pc)),
+    element("code", {}, trace.code.text[row]));
+    return { node, gutter, arrow };
   }
 
-  function draw_registers(frame) {
+  function drawBreakpoints() {
+    for (const [pc, { gutter }] of listing?.rows ?? []) {
+      const special = haltsAt(pc)[0];
+      const pressed = String(cursor.breakpoints.has(pc) || Boolean(special));
+      if (gutter.getAttribute("aria-pressed") !== pressed) {
+        set(gutter, "aria-pressed", pressed);
+        gutter.replaceChildren(icon(special ? "diamond" : "dot"));
+      }
+      set(gutter, "title", special ? special[0] : `Breakpoint at ${pc} (F9)`);
+    }
+  }
+
+  // -- registers: rows are kept, and written where they differ
+
+  const registerRows = [];
+  let shownRegisters = null; // {frame, values} of the rows; null while the outcome is shown
+
+  function drawRegisters() {
     const { replay } = cursor;
-    registers.replaceChildren();
+    const [frame] = cursor.frame;
     if (!frame) {
-      registers_title.textContent = "Result";
-      const { outcome } = replay.trace;
-      const text = "result" in outcome ? replay.text(outcome.result)
-        : outcome.error ? `${outcome.error}: ${outcome.message}` : "none";
-      registers.append(element("tbody", {}, element("tr", {}, element("td", {}, text))));
+      drawOutcome();
       return;
     }
-    const [name, , , , parameters] = replay.trace.functions[frame.fn];
-    registers_title.textContent = `Registers of #${depth_of(frame)} ${name}`;
+    const names = replay.trace.functions[frame.fn][4];
+    const title = `Registers of #${frame.depth} ${replay.name(frame.fn)}`;
+    write(registersTitle, title);
+    set(registerPane, "aria-label", title);
+    set(registers, "aria-label", title);
+    const values = cursor.registers(frame);
     const before = cursor.previous(frame);
-    const body = element("tbody");
-    frame.registers.forEach((value, index) => {
+    let changed = null;
+    values.forEach((value, index) => {
+      const row = (registerRows[index] ??= makeRegister(index));
       const sign = mark(replay, before[index], value);
-      const was = sign === "*" || sign === "-" ? ` (was ${replay.text(before[index])})` : "";
-      body.append(element("tr", { class: sign ? "rl-changed" : "" },
-        element("td", { class: "rl-mark", title: MARK_WORDS[sign] ?? "" }, sign,
-          element("span", { class: "rl-hidden" }, sign ? ` ${MARK_WORDS[sign]}` : "")),
-        element("th", { scope: "row" }, `%${index}`, parameters[index] ? ` ${parameters[index]}` : ""),
-        element("td", { title: replay.detail(value) }, replay.text(value),
-          element("span", { class: "rl-was" }, was))));
+      if (sign) changed ??= row.node;
+      drawRegister(row, names[index] ?? "", sign, value, before[index]);
     });
-    registers.append(body);
+    if (shownRegisters?.values.length !== values.length) {
+      const width = Math.max(...values.map((_, index) => label(index, names[index]).length));
+      registers.style.setProperty("--rl-name", `${width}ch`);
+      registers.replaceChildren(...registerRows.slice(0, values.length).map(({ node }) => node));
+    }
+    shownRegisters = { frame, values };
+    if (changed) keepInView(registerPane, changed);
   }
 
-  function depth_of(frame) {
-    return cursor.frames.findIndex((f) => f.number === frame.number);
+  function makeRegister(index) {
+    const row = { state: "", index };
+    row.sign = element("span", { "aria-hidden": "true" });
+    row.word = element("span", { class: "rl-hidden" });
+    row.mark = element("span", { class: "rl-mark", role: "cell" }, row.sign, row.word);
+    row.name = element("span", { role: "rowheader" });
+    row.value = element("span", { class: "rl-value" });
+    row.more = element("span", { class: "rl-more" });
+    row.node = element("div", {
+      class: "rl-register", role: "row",
+      onmouseenter: () => {
+        const { frame, values } = shownRegisters;
+        set(row.node, "title",
+          cursor.replay.detail(frame, index, cursor.position, values[index]));
+      },
+    }, row.mark, row.name, element("span", { role: "cell" }, row.value, row.more));
+    return row;
   }
 
-  function draw_frames() {
+  function drawRegister(row, name, sign, value, was) {
     const { replay } = cursor;
-    const stack = cursor.frames;
-    const top = replay.depth(cursor.position);
-    const selected = cursor.selected === null ? top : Math.min(cursor.selected, top);
-    frames.replaceChildren(...stack.slice(0, top + 1).map((frame, depth) =>
-      element("li", {}, element("button", {
-        type: "button", class: "rl-frame", "aria-pressed": String(depth === selected),
-        onclick: () => { cursor.select(depth); draw(); },
-      }, `${depth === selected ? "▸ " : ""}#${depth} ${replay.function_name(frame.fn)}, instruction ${frame.pc}`)))
-      .reverse());
-    if (!stack.length || top < 0) frames.replaceChildren(element("li", {}, "no frame: the run is over"));
+    const old = sign === "*" || sign === "-" ? was : -1;
+    const state = `${name} ${sign} ${value} ${old}`;
+    if (row.state === state) return;
+    row.state = state;
+    row.node.classList.toggle("rl-changed", Boolean(sign));
+    write(row.sign, sign);
+    write(row.word, SIGNS[sign] ?? "");
+    set(row.mark, "title", SIGNS[sign] ?? null);
+    write(row.name, label(row.index, name));
+    write(row.value, replay.text(value));
+    const more = [replay.range(value), old < 0 ? "" : `(was ${replay.text(old)})`];
+    write(row.more, more.filter(Boolean).join(" "));
   }
 
-  const on_position = () => { cursor.goto(model.get("position")); draw(); };
-  const on_breakpoints = () => { cursor.breakpoints = new Set(model.get("breakpoints")); draw(); };
-  const on_trace = () => { pause(); cursor = fresh(); drawn_function = null; draw(); };
-  model.on("change:position", on_position);
-  model.on("change:breakpoints", on_breakpoints);
-  model.on("change:trace", on_trace);
-  draw();
+  function label(index, name) {
+    return name ? `%${index} ${name}` : `%${index}`;
+  }
+
+  function drawOutcome() {
+    const { replay } = cursor;
+    const { outcome } = replay.trace;
+    const failed = "error" in outcome;
+    write(registersTitle, failed ? "Error" : "Result");
+    set(registerPane, "aria-label", failed ? "Error" : "Result");
+    set(registers, "aria-label", failed ? "Error" : "Result");
+    const text = failed ? `${outcome.error}: ${outcome.message}`
+      : "result" in outcome ? replay.text(outcome.result) : "the run was given up";
+    registers.replaceChildren(element("div", { class: "rl-outcome", role: "row" },
+      element("span", { role: "cell" }, text)));
+    shownRegisters = null;
+  }
+
+  // -- frames: the innermost ones, and the two that everything began with
+
+  function drawFrames() {
+    const { replay, position, depth } = cursor;
+    const rows = [];
+    const top = replay.depth(position);
+    write(framesTitle, top < 1 ? "Frames" : `Frames (${top + 1})`);
+    let skipped = 0;
+    for (const [frame, pc] of replay.stack(position)) {
+      const chosen = frame.depth === depth;
+      if (rows.length >= FRAMES_SHOWN && frame.depth > 1 && !chosen) {
+        skipped += 1;
+        continue;
+      }
+      if (skipped) rows.push(elided(skipped));
+      skipped = 0;
+      rows.push(element("li", {}, element("button", {
+        type: "button", class: "rl-frame", "aria-pressed": String(chosen),
+        "data-depth": String(frame.depth), tabindex: chosen ? "0" : "-1",
+        onclick: () => choose(frame.depth),
+      }, icon("chosen"), `#${frame.depth} ${replay.name(frame.fn)}, instruction ${pc}`)));
+    }
+    const focused = framePane.contains(document.activeElement) && document.activeElement !== framePane;
+    frames.replaceChildren(...(rows.length ? rows : [
+      element("li", { class: "rl-elided" }, "none: the run is over"),
+    ]));
+    const button = frames.querySelector("[aria-pressed=true]");
+    if (focused) (button ?? framePane).focus();
+    if (button) keepInView(framePane, button, LINE);
+  }
+
+  function elided(count) {
+    return element("li", { class: "rl-elided" }, `… ${count} more`);
+  }
+
+  function choose(depth) {
+    pause();
+    cursor.select(depth);
+    changed();
+  }
+
+  /** Bring what matters into view again. */
+  function centre() {
+    if (markedRow) keepInView(code, markedRow.node, 2 * LINE);
+    const chosen = frames.querySelector("[aria-pressed=true]");
+    if (chosen) keepInView(framePane, chosen, LINE);
+  }
+
+  // ---- the run, and what the model says about it
+
+  function begin() {
+    const { trace } = cursor.replay;
+    listings.clear();
+    listing = markedRow = shownRegisters = null;
+    registerRows.length = 0;
+    const known = [...trace.functions.keys()].filter((fn) =>
+      trace.functions[fn][1] === 1 && cursor.replay.rows.has(trace.functions[fn][2]));
+    picker.replaceChildren(...known.map((fn) =>
+      element("option", { value: String(fn) }, trace.functions[fn][0])));
+    picker.hidden = known.length < 2;
+    // as tall as the largest function needs: a height that changes with every call is hard to read
+    const sizes = known.map((fn) => Math.max(trace.functions[fn][3] - trace.functions[fn][2],
+      trace.functions[fn][5]));
+    const tallest = Math.max(FEWEST_LINES, Math.min(MOST_LINES, ...[Math.max(0, ...sizes)]));
+    panes.style.setProperty("--rl-lines", String(tallest));
+    draw();
+  }
+
+  const onPlace = () => {
+    const moved = cursor.follow(model.get("visits"));
+    if (!moved && cursor.position === model.get("position")) return;
+    pause();
+    cursor.goto(model.get("position"), cursor.reason);
+    browsed = null;
+    draw();
+    speak();
+  };
+  const onBreakpoints = () => {
+    cursor.breakpoints = new Set(model.get("breakpoints"));
+    cursor.setHalts(model.get("halts"));
+    drawBreakpoints();
+  };
+  const onTrace = () => {
+    pause();
+    cursor = fresh();
+    browsed = null;
+    begin();
+  };
+  const heard = [["position", onPlace], ["visits", onPlace], ["breakpoints", onBreakpoints],
+    ["halts", onBreakpoints], ["trace", onTrace]];
+  for (const [name, listener] of heard) model.on(`change:${name}`, listener);
+  begin();
   return () => {
     pause();
-    model.off("change:position", on_position);
-    model.off("change:breakpoints", on_breakpoints);
-    model.off("change:trace", on_trace);
+    live.stop();
+    shown.disconnect();
+    for (const [name, listener] of heard) model.off(`change:${name}`, listener);
   };
-}
-
-/** Scroll only the pane, never the page, and keep two rows around the current one in view. */
-function keep_in_view(pane, row) {
-  const margin = 2 * row.offsetHeight;
-  const top = row.offsetTop - pane.offsetTop;
-  if (top - margin < pane.scrollTop) pane.scrollTop = top - margin;
-  else if (top + row.offsetHeight + margin > pane.scrollTop + pane.clientHeight) {
-    pane.scrollTop = top + row.offsetHeight + margin - pane.clientHeight;
-  }
 }
 
 export default { render };

@@ -1,0 +1,112 @@
+// What all views draw with: elements, icons, one live line, and one tab stop for many buttons.
+
+const SVG = "http://www.w3.org/2000/svg";
+const QUIET_MS = 250; // a live line speaks when nothing has moved for so long
+
+// Paths in a box of 12 by 12: glyphs of such symbols are missing from many fonts.
+const ICONS = {
+  restart: "M1 1h2v10H1zM11 1v10L4 6z",
+  reverse: "M6 1v10L0 6zM12 1v10L6 6z",
+  back: "M9 1v10L3 6z",
+  step: "M3 1v10l6-5z",
+  over: "M1 8a5 5 0 0 1 8-4l1-2 2 5H7l1-2a3 3 0 0 0-5 3zM5 9h3v3H5z",
+  out: "M6 0l4 5H7v4H5V5H2zM1 10h10v2H1z",
+  resume: "M0 1v10l6-5zM6 1v10l6-5z",
+  play: "M2 1v10l8-5z",
+  pause: "M2 1h3v10H2zM7 1h3v10H7z",
+  arrow: "M0 5h6V2l6 4-6 4V7H0z",
+  dot: "M6 1a5 5 0 1 0 .01 0z",
+  diamond: "M6 0l6 6-6 6-6-6z",
+  cross: "M2 0l4 4 4-4 2 2-4 4 4 4-2 2-4-4-4 4-2-2 4-4-4-4z",
+  chosen: "M3 1v10l6-5z",
+};
+
+/** An element; attributes that start with "on" are listeners, null ones are left out. */
+export function element(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== undefined && value !== null) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/** A picture beside words: readers of a screen do not hear it. */
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", "0 0 12 12");
+  svg.setAttribute("class", "rl-icon");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", ICONS[name]);
+  svg.append(path);
+  return svg;
+}
+
+/** Set a text only where it differs: drawing the same state again touches nothing. */
+export function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function set(node, name, value) {
+  if (value === null) node.removeAttribute(name);
+  else if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+}
+
+/** One polite line for screen readers: the last thing said, once things are quiet. */
+export class LiveLine {
+  constructor() {
+    this.node = element("div", { class: "rl-hidden", role: "status", "aria-live": "polite" });
+    this.timer = null;
+  }
+
+  say(text) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => write(this.node, text), QUIET_MS);
+  }
+
+  stop() {
+    clearTimeout(this.timer);
+  }
+}
+
+/**
+ * Make the controls of a container one stop of the Tab key; arrow keys move between them.
+ *
+ * Controls begin with tabindex -1. Returns a listener for `keydown`, which says whether it took the
+ * key, and a function that makes one control the stop.
+ */
+export function roving(container, selector, [backwards, forwards]) {
+  const controls = () => [...container.querySelectorAll(selector)];
+  let stop = null;
+  const choose = (chosen) => {
+    if (stop) stop.tabIndex = -1;
+    chosen.tabIndex = 0;
+    stop = chosen;
+  };
+  container.addEventListener("focusin", (event) => {
+    const control = event.target.closest(selector);
+    if (control) choose(control);
+  });
+  const onKey = (event) => {
+    const all = controls();
+    const at = all.indexOf(event.target);
+    if (at < 0 || (event.key !== backwards && event.key !== forwards)) return false;
+    const to = at + (event.key === forwards ? 1 : -1);
+    if (all[to]) all[to].focus();
+    return true;
+  };
+  return { onKey, choose };
+}
+
+/** Scroll only the pane, never the page, and keep `margin` pixels around a row in view. */
+export function keepInView(pane, row, margin = 0) {
+  const view = pane.getBoundingClientRect();
+  const box = row.getBoundingClientRect();
+  if (!view.height || !box.height) return;
+  const top = box.top - view.top - pane.clientTop;
+  const over = top + box.height + margin - pane.clientHeight;
+  if (top - margin < 0) pane.scrollTop += top - margin;
+  else if (over > 0) pane.scrollTop += Math.min(over, top - margin);
+}

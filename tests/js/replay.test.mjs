@@ -1,0 +1,127 @@
+// The replay and its cursor do what Python does. The cases are made by tests/widgets/test_replay_js.py
+// from random programs; RELAXLAB_CASES names the file. Without it only the fixed examples run.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import test from "node:test";
+
+const source = readFileSync(new URL("../../relaxlab/widgets/static/replay.js", import.meta.url));
+// through an address with the text in it: a .js file is a module for every Node only so
+const { clamp, countUpTo, Cursor, cut, floatText, mark, Replay } =
+  await import(`data:text/javascript;base64,${source.toString("base64")}`);
+
+const { cases, floats } = process.env.RELAXLAB_CASES
+  ? JSON.parse(readFileSync(process.env.RELAXLAB_CASES, "utf8"))
+  : { cases: [], floats: [[0.1, "0.1"], [1, "1.0"], [-0, "-0.0"], [1e16, "1e+16"], [1e-5, "1e-05"]] };
+
+test("floats are written as Python writes them", () => {
+  for (const [value, text] of floats) assert.equal(floatText(value), text);
+  assert.deepEqual([NaN, Infinity, -Infinity].map(floatText), ["nan", "inf", "-inf"]);
+});
+
+test("texts are cut by characters", () => {
+  assert.equal(cut("abc", 3), "abc");
+  assert.equal(cut("abcd", 3), "ab…");
+  assert.equal(cut("😀😀😀", 3), "😀😀😀");
+  assert.equal(cut("😀😀😀😀", 3), "😀😀…");
+});
+
+test("the number of entries up to a bound", () => {
+  const sorted = [2, 2, 5, 9];
+  const counts = [1, 2, 4, 5, 9, 10].map((bound) => countUpTo(sorted, bound));
+  assert.deepEqual(counts, [0, 2, 2, 3, 4, 4]);
+  assert.equal(clamp(7, 0, 5), 5);
+});
+
+function state(replay, position) {
+  const frames = [...replay.stack(position)].reverse();
+  return frames.map(([frame, pc]) => [
+    replay.name(frame.fn), pc, frame.target,
+    replay.registers(frame, position).map((value) => replay.text(value)),
+  ]);
+}
+
+for (const [number, one] of cases.entries()) {
+  test(`case ${number}: every state, forwards and in any order`, () => {
+    const replay = new Replay(one.trace);
+    assert.equal(replay.end - replay.first, one.states.length - 1);
+    const order = one.states.map((_, index) => index);
+    for (const index of [...order, ...order.reverse()]) {
+      const position = replay.first + index;
+      const expected = one.states[index];
+      assert.deepEqual(state(replay, position), expected.frames, one.program);
+      assert.equal(replay.depth(position), expected.frames.length - 1);
+      assert.equal(replay.printed(position, 1000), expected.printed);
+      assert.equal(replay.next(position), expected.next);
+      assert.equal(replay.done(position), expected.done);
+    }
+    assert.equal(one.outcome, "result" in one.trace.outcome
+      ? replay.text(one.trace.outcome.result) : one.trace.outcome.error);
+  });
+
+  test(`case ${number}: moves and marks`, () => {
+    const replay = new Replay(one.trace);
+    const cursor = new Cursor(replay, one.start);
+    for (const [step, [name, argument, expected]] of one.moves.entries()) {
+      if (name === "halts") cursor.setHalts(argument);
+      else cursor[name](...argument);
+      const [frame, pc] = cursor.frame;
+      const marks = [];
+      if (frame) {
+        const now = cursor.registers(frame);
+        const before = cursor.previous(frame);
+        now.forEach((value, index) => {
+          const sign = mark(replay, before[index], value);
+          if (sign) marks.push([index, sign, replay.text(before[index])]);
+        });
+      }
+      const found = { position: cursor.position, depth: cursor.depth, pc, marks };
+      const where = `move ${step}, ${name} ${JSON.stringify(argument)}\n${one.program}`;
+      assert.deepEqual(found, expected.place, where);
+      assert.deepEqual(cursor.trail(), expected.visits, where);
+    }
+    // a page that is opened later shows the same from what was looked at
+    const later = new Cursor(replay, { ...one.start, visits: cursor.trail() });
+    assert.deepEqual(later.trail(), cursor.trail());
+    assert.equal(later.position, cursor.position);
+    // and so does one that was not told at once
+    const behind = new Cursor(replay, one.start);
+    const news = behind.count < cursor.count;
+    assert.equal(behind.follow(cursor.trail()), news);
+    if (cursor.count <= 256) assert.deepEqual(behind.trail(), cursor.trail());
+  });
+}
+
+test("playing stops where a breakpoint is, and at the end", () => {
+  for (const one of cases) {
+    const replay = new Replay(one.trace);
+    for (const speed of [1, 3, 1000]) {
+      const cursor = new Cursor(replay);
+      while (cursor.play(speed)) assert.ok(cursor.position < replay.end);
+      assert.equal(cursor.position, replay.end);
+      if (replay.end - replay.first < 2) continue;
+      const pc = replay.pc(replay.end - 1);
+      cursor.restart().toggle(pc);
+      const expected = new Cursor(replay, { breakpoints: [pc] }).resume().position;
+      while (cursor.play(speed));
+      assert.equal(cursor.position, expected);
+    }
+  }
+});
+
+test("a slider that is dragged counts as one move from where it began", () => {
+  for (const one of cases) {
+    const replay = new Replay(one.trace);
+    const dragged = new Cursor(replay).step();
+    const jumped = new Cursor(replay).step();
+    for (let position = replay.end; position >= replay.first; position--) dragged.glide(position);
+    const target = Math.min(replay.first + 2, replay.end);
+    dragged.glide(target).goto(target);
+    jumped.goto(target);
+    assert.deepEqual(dragged.trail(), jumped.trail());
+    const back = new Cursor(replay).step().select(0);
+    const { position } = back;
+    back.glide(replay.end).glide(position).goto(position);
+    assert.equal(back.selected, 0);
+  }
+});
