@@ -28,6 +28,7 @@ from relaxlab.ir import (
     Tuple,
     TupleType,
     Type,
+    Var,
     VDevice,
 )
 from relaxlab.relax.expr import ExternFunc, Function, ShapeExpr, ShapeType
@@ -124,28 +125,25 @@ def _kill(call: Call) -> Expr:
     return Call(Op.get("relax.vm.kill_object"), call.args)
 
 
-def _view(call: Call) -> Expr:
+def _view(call: Call, is_absent: Callable[[Expr], bool]) -> Expr:
     """Write out what the view leaves as it is, since the builtin has no defaults."""
     x, shape, dtype, offset = call.args
     ty: Any = x.ty
-    whole = all(_is_absent(arg) for arg in (shape, dtype, offset))
-    if whole:
+    if all(map(is_absent, (shape, dtype, offset))):
         return x
-    if _is_absent(shape):
+    if is_absent(shape):
         if not isinstance(ty.shape, ShapeExpr):
             raise InternalError(f"a view of {x!r} needs a shape: its own is not known")
         shape = ty.shape
-    if _is_absent(dtype):
+    if is_absent(dtype):
         if ty.dtype is None:
             raise InternalError(f"a view of {x!r} needs a dtype: its own is not known")
         dtype = dtype_const(ty.dtype)
-    if _is_absent(offset):
+    if is_absent(offset):
         offset = _int64(0)
-    return _packed("runtime.TVMTensorCreateView", (x, shape, dtype, offset), _typed(call))
-
-
-def _is_absent(arg: Expr) -> bool:
-    return isinstance(arg, Tuple) and not arg.fields
+    args = (x, shape, dtype, offset)
+    # the type is known but not written down, as in TVM
+    return Call(ExternFunc("runtime.TVMTensorCreateView"), args, ty=call.ty)
 
 
 def _ensure_zero_offset(call: Call) -> Expr:
@@ -173,7 +171,6 @@ _LOWERINGS: Final[dict[str, Callable[[Call], Expr]]] = {
     "relax.memory.ensure_zero_offset": _ensure_zero_offset,
     "relax.memory.kill_storage": _kill,
     "relax.memory.kill_tensor": _kill,
-    "relax.memory.view": _view,
     "relax.reshape": _reshape,
     "relax.shape_of": _shape_of,
     "relax.tensor_to_shape": _tensor_to_shape,
@@ -187,6 +184,8 @@ class _Lowerer(ExprMutator):
         call = super().visit_call_(op)
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             return call
+        if call.op.name == "relax.memory.view":
+            return _view(call, self.is_absent)
         lowering = _LOWERINGS.get(call.op.name)
         if lowering is not None:
             return lowering(call)
@@ -195,6 +194,17 @@ class _Lowerer(ExprMutator):
             lowered: Expr = own(self.builder, call)
             return lowered
         return call
+
+    def is_absent(self, arg: Expr) -> bool:
+        """Say whether an optional argument was left out: an empty tuple, or null."""
+        value = self.builder.lookup_binding(arg) if isinstance(arg, Var) else arg
+        if isinstance(value, Tuple):
+            return not value.fields
+        return (
+            isinstance(value, Call)
+            and isinstance(value.op, Op)
+            and value.op.name == "relax.null_value"
+        )
 
 
 @dataclass(frozen=True)

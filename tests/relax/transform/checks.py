@@ -1,5 +1,6 @@
 """What is asked of every pass: the expected text, an untouched input, nothing to do twice."""
 
+import difflib
 import textwrap
 
 from relaxlab.script import from_source
@@ -16,11 +17,17 @@ def assert_becomes(pass_, before, after, *, once=False):
     mod = module(before)
     text = mod.script()
     result = pass_(mod)
-    assert result.script() == module(after).script()
-    assert mod.script() == text
+    assert_same_text(result.script(), module(after).script())
+    assert mod.script() == text, "the input was changed"
     if not once:
-        assert pass_(result) is result
+        assert pass_(result) is result, "twice is not once"
     return result
+
+
+def assert_same_text(got, want):
+    """Compare two scripts and show where they differ."""
+    lines = difflib.unified_diff(want.splitlines(), got.splitlines(), "wanted", "got", lineterm="")
+    assert got == want, "\n".join(lines)
 
 
 def assert_unchanged(pass_, functions):

@@ -1,0 +1,81 @@
+"""The recorded Before/After examples of single passes."""
+
+import numpy as np
+import pytest
+
+from relaxlab.ir import PassContext
+from relaxlab.relax import transform
+from relaxlab.script import from_source
+from tests.golden_compiler import document
+
+
+def in_order(*passes):
+    def run(mod):
+        for pass_ in passes:
+            mod = pass_(mod)
+        return mod
+
+    return run
+
+
+TO_NON_DATAFLOW = (transform.ToNonDataflow(), transform.RemovePurityChecking())
+PLAN = (
+    transform.LegalizeOps(),
+    transform.RewriteDataflowReshape(),
+    *TO_NON_DATAFLOW,
+    transform.CallTIRRewrite(),
+    transform.StaticPlanBlockMemory(),
+)
+PASSES = {
+    "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
+    "BindParams": transform.BindParams("main", {"w": np.array(2.0, "float32")}),
+    "CallTIRRewrite": in_order(
+        transform.LegalizeOps(), *TO_NON_DATAFLOW, transform.CallTIRRewrite()
+    ),
+    "CanonicalizeBindings": transform.CanonicalizeBindings(),
+    "ComputePrimValue": in_order(
+        transform.ComputePrimValue(), transform.VMShapeLower(emit_err_ctx=False)
+    ),
+    "ConvertToDataflow": transform.ConvertToDataflow(),
+    "ConvertToDataflow/min_size_1": transform.ConvertToDataflow(min_size=1),
+    "DeadCodeElimination": transform.DeadCodeElimination(),
+    "KillAfterLastUse": transform.KillAfterLastUse(),
+    "LambdaLift": transform.LambdaLift(),
+    "LowerAllocTensor+KillAfterLastUse": in_order(
+        *PLAN, transform.LowerAllocTensor(), transform.KillAfterLastUse()
+    ),
+    "LowerRuntimeBuiltin": transform.LowerRuntimeBuiltin(),
+    "Normalize": transform.Normalize(),
+    "NormalizeGlobalVar": transform.NormalizeGlobalVar(),
+    "RewriteCUDAGraph": in_order(*PLAN, transform.RewriteCUDAGraph()),
+    "RewriteDataflowReshape": in_order(transform.LegalizeOps(), transform.RewriteDataflowReshape()),
+    "StaticPlanBlockMemory": in_order(*PLAN),
+    "ToNonDataflow+RemovePurityChecking": in_order(*TO_NON_DATAFLOW),
+    "VMShapeLower": transform.VMShapeLower(emit_err_ctx=False),
+}
+#: TVM lets one branch of an If use the storages of the other; test_static_plan_block_memory.py.
+WRONG_IN_TVM = {"StaticPlanBlockMemory/if_branches_leak"}
+
+
+def pass_of(case):
+    return PASSES.get(case["name"]) or PASSES.get(case["name"].split("/")[0])
+
+
+CASES = [
+    case
+    for case in document("pass_examples")["cases"]
+    if pass_of(case) and case["name"] not in WRONG_IN_TVM
+]
+
+
+def test_every_pass_has_an_example():
+    assert {case["name"].split("/")[0] for case in CASES} == {n.split("/")[0] for n in PASSES}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_example(case):
+    mod = from_source(case["before"])
+    with PassContext(config=case.get("config")):
+        result = pass_of(case)(mod)
+    assert result.script().rstrip() == case["after"].rstrip()
+    assert mod.script().rstrip() == case["before"].rstrip()
