@@ -1,6 +1,7 @@
 """A notebook in a real JupyterLab in a real browser, and whatever the browser complained about."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from playwright.sync_api import ConsoleMessage, Error, Locator, Page, Request
@@ -14,14 +15,29 @@ KERNEL = """async () => {
   await panel.sessionContext.session.kernel.info;
 }"""
 COMMAND = "async ([name, args]) => { await jupyterapp.commands.execute(name, args); }"
+EXECUTE = """async (code) => {
+  const kernel = jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  const request = kernel.requestExecute({code, store_history: false});
+  let text = "";
+  request.onIOPub = ({header, content}) => {
+    if (header.msg_type === "stream") text += content.text;
+    if (header.msg_type === "error") text += `${content.ename}: ${content.evalue}`;
+  };
+  await request.done;
+  return text;
+}"""
 MILLISECONDS = 60_000
 
 
 @dataclass
 class Complaints:
-    """Console errors, uncaught exceptions, and requests that left the machine."""
+    """Console errors, uncaught exceptions, and requests that left the machine.
 
-    server: LabServer
+    Expected are requests to ``server``, or for one ``file``.
+    """
+
+    server: LabServer | None = None
+    file: Path | None = None
     errors: list[str] = field(default_factory=list)
     external: list[str] = field(default_factory=list)
 
@@ -47,7 +63,10 @@ class Complaints:
 
     def _on_url(self, url: str) -> None:
         parts = urlsplit(url)
-        local = parts.hostname == "127.0.0.1" and parts.port == self.server.port
+        if self.server is not None:
+            local = parts.hostname == "127.0.0.1" and parts.port == self.server.port
+        else:
+            local = self.file is not None and url == self.file.as_uri()
         if not local and parts.scheme not in {"about", "blob", "data"}:
             self.external.append(url)
 
@@ -74,6 +93,11 @@ class NotebookPage:
     def run_all(self) -> None:
         """Run every cell and wait for the last."""
         self.command("notebook:run-all-cells")
+
+    def execute(self, code: str) -> str:
+        """Run code in the kernel, beside the notebook, and return what it printed or raised."""
+        text: str = self.page.evaluate(EXECUTE, code)
+        return text
 
     def theme(self, name: str) -> None:
         """Switch to ``JupyterLab Light`` or ``JupyterLab Dark``."""
