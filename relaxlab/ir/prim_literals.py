@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxlab.errors import InternalError
-from relaxlab.ir.expr import Expr, StringImm
+from relaxlab.ir.expr import Expr, StringImm, Var
 from relaxlab.ir.prim import Broadcast, Cast, FloatImm, IntImm
 from relaxlab.ir.type import PrimType
 from relaxlab.runtime.dtype import DataType, DataTypeCode, dtype_of
@@ -58,6 +58,10 @@ def convert(value: Any) -> Any:
         return StringImm(value)
     if isinstance(value, list | tuple):
         return tuple(convert(item) for item in value)
+    variable = getattr(value, "var", None)
+    if isinstance(variable, Var):
+        # an iteration variable (te.reduce_axis) in an index stands for its variable
+        return variable
     return const(value)
 
 

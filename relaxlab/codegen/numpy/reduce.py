@@ -438,14 +438,14 @@ class _Product:
             if not in_order:
                 moves = ", ".join(map(str, result_order))
                 out = f"{out}.transpose({moves})"
-            self.writer.line(f"np.matmul({left}, {right}, {out})")
+            self.writer.line(f"np.matmul({left}, {right}, out={out})")
             return
         if out is not None and not accumulate and in_order and not self.batch:
             # several axes side by side are one axis of a matrix, where memory allows it
             shape = f"{self._count(self.rows)}, {self._count(self.columns)}"
             flags = f"{out}.flags.c_contiguous"
             with self.writer.block(f"if {flags}:"):
-                self.writer.line(f"np.matmul({left}, {right}, {out}.reshape({shape}))")
+                self.writer.line(f"np.matmul({left}, {right}, out={out}.reshape({shape}))")
             with self.writer.block("else:"):
                 self.writer.line(f"{out}[...] = {self._shaped(f'np.matmul({left}, {right})')}")
             return

@@ -206,24 +206,17 @@ class _Pieces:
             condition, yes, no = choice
             if isinstance(condition, And):
                 inner = prim_ops.if_then_else(condition.b, yes, no)
-                self._cut(space, store, condition.a, inner, no)
+                self.write(space, store, prim_ops.if_then_else(condition.a, inner, no))
                 return
             if isinstance(condition, Or):
                 inner = prim_ops.if_then_else(condition.b, yes, no)
-                self._cut(space, store, condition.a, yes, inner)
+                self.write(space, store, prim_ops.if_then_else(condition.a, yes, inner))
                 return
             if self._cut_or_none(space, store, condition, yes, no):
                 return
         code = VectorCode(self.writer, space)
         code.expect(value)
         _assign(self.writer, code, store, value, self.defines)
-
-    def _cut(self, space: Space, store: BufferStore, condition: Expr, yes: Any, no: Any) -> None:
-        if not self._cut_or_none(space, store, condition, yes, no):
-            value = prim_ops.if_then_else(condition, yes, no)
-            code = VectorCode(self.writer, space)
-            code.expect(value)
-            _assign(self.writer, code, store, value, self.defines)
 
     def _cut_or_none(
         self, space: Space, store: BufferStore, condition: Expr, yes: Any, no: Any

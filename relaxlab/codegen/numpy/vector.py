@@ -16,7 +16,7 @@ Examples
 >>> _ = writer.declare(x, "array")
 >>> space = Space([Axis(i, IntImm("int64", 0), IntImm("int64", 4))])
 >>> VectorCode(writer, space).emit(TensorLoad(x, (i,)) * 2.0, out="y").code, writer.lines
-('y', ['    np.multiply(x, c0, y)'])
+('y', ['    np.multiply(x, c0, out=y)'])
 """
 
 from collections import Counter
@@ -391,13 +391,13 @@ class VectorCode:
             values.append(value)
         arguments = ", ".join(value.code for value in values)
         if target is not None:
-            self.writer.line(f"{function}({arguments}, {target})")
+            self.writer.line(f"{function}({arguments}, out={target})")
             return Value(target, axes, dtype)
         # an index may have turned out not to move with an axis that it mentions
         axes = tuple(sorted({place for value in values for place in value.axes}))
         for value in values:
             if value.fresh and value.axes == axes and value.dtype is dtype:
-                self.writer.line(f"{function}({arguments}, {value.code})")
+                self.writer.line(f"{function}({arguments}, out={value.code})")
                 return Value(value.code, axes, dtype, fresh=True)
         name = self.new_name()
         self.writer.line(f"{name} = {function}({arguments})")
@@ -701,7 +701,7 @@ class VectorCode:
         taken = f"np.take({code}, {index.code}, {chosen - dropped}"
         if out is not None and order == list(range(self.space.rank)):
             # in bounds already: "clip" only keeps NumPy from going through a buffer of its own
-            self.writer.line(f'{taken}, {out}, "clip")')
+            self.writer.line(f'{taken}, out={out}, mode="clip")')
             return Value(out, tuple(order), state.dtype)
         name = self.new_name()
         self.writer.line(f"{name} = {taken})")
