@@ -136,7 +136,7 @@ class IRModule:
 
     def __setitem__(self, key: str | GlobalVar, func: BaseFunc) -> None:
         if isinstance(key, str):
-            key = self._by_name.get(key) or GlobalVar(key)
+            key = self._by_name.get(key, GlobalVar(key))
         self.add(key, func)
 
     def __delitem__(self, key: str | GlobalVar) -> None:

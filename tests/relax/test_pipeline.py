@@ -1,6 +1,7 @@
 """From operators to bytecode: every recorded text on the way, and the values that come out."""
 
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -81,7 +82,7 @@ def test_script_after_every_pass(name):
 def test_each_pass_alone(name):
     """Each pass on the recorded script before it, so that one error does not hide another."""
     steps = scripts(name)[-13:]
-    for (_, before), (step, after) in zip(steps, steps[1:], strict=False):
+    for (_, before), (step, after) in pairwise(steps):
         pass_ = getattr(transform, step)()
         mod = from_source(before)
         result = pass_(mod)

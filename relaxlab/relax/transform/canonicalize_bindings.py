@@ -1,11 +1,12 @@
 """Remove bindings that only give another name to what has one.
 
-Two passes. *Symbolic variables*: a match_cast that gives a symbolic variable a value known already
-(``x: (n,)`` cast to ``(m,)``) replaces the variable from there on. *Relax bindings*: ``y = x`` and
-match_casts to the value's own type vanish and uses of ``y`` become uses of ``x`` (inside a dataflow
-block an output keeps its name and ``x`` takes it over); fields of known tuples and constants are
-used directly; a dataflow output that nobody outside needs becomes a dataflow variable.
-Counterpart: ``tvm.relax.transform.CanonicalizeBindings``.
+Two passes. *Symbolic variables*: a match_cast that gives a new symbolic variable a size known
+already (``x: (n,)`` cast to ``(m,)``) replaces the variable from there on. *Relax bindings*:
+``y = x`` and match_casts to the value's own type vanish and uses of ``y`` become uses of ``x``
+(inside a dataflow block an output keeps its name and ``x`` takes it over); fields of known tuples
+and constants are used directly; a dataflow output that nobody outside needs becomes a dataflow
+variable. Counterpart: ``tvm.relax.transform.CanonicalizeBindings``; unlike it, a cast to a variable
+that has a value already (a check) teaches nothing and stays.
 
 Examples
 --------
@@ -47,7 +48,11 @@ from relaxlab.relax.expr import (
 )
 from relaxlab.relax.expr_functor import ExprMutator, ExprVisitor
 from relaxlab.relax.transform.pass_base import FunctionPass
-from relaxlab.relax.type_variables import substitute, tir_vars_in_type
+from relaxlab.relax.type_variables import (
+    definable_tir_vars_in_type,
+    substitute,
+    tir_vars_in_type,
+)
 
 __all__ = [
     "CanonicalizeBindings",
@@ -95,6 +100,8 @@ class _SymbolicCanonicalizer(ExprMutator):
         self.value_variables = value_variables
         #: What is known of a symbolic variable, and the variable whose cast said so.
         self.known: dict[Var, tuple[Expr, Var]] = {}
+        #: Symbolic variables that have a value here; casting to one is a check, not a definition.
+        self.defined: set[Var] = set()
 
     def visit_ty(self, ty: Type) -> Type:
         return substitute(ty, {var: value for var, (value, _) in self.known.items()})
@@ -102,10 +109,19 @@ class _SymbolicCanonicalizer(ExprMutator):
     def visit_shape_expr_(self, op: ShapeExpr) -> Expr:
         return substitute(op, {var: value for var, (value, _) in self.known.items()})
 
+    def visit_function_(self, op: Function) -> Expr:
+        outside = set(self.defined)
+        for param in op.params:
+            self.defined.update(definable_tir_vars_in_type(param.ty))
+        result = super().visit_function_(op)
+        self.defined = outside
+        return result
+
     def visit_match_cast_(self, binding: MatchCast) -> None:
         value = self.visit_expr(binding.value)
         if value.ty is not None:
             self.learn(binding.ty, value.ty, binding.var)
+        self.defined.update(definable_tir_vars_in_type(binding.ty))
         if self.value_variables.isdisjoint(tir_vars_in_type(binding.ty)):
             super().visit_match_cast_(binding)
         elif value is binding.value:
@@ -136,7 +152,7 @@ class _SymbolicCanonicalizer(ExprMutator):
                 continue
             before = self.known.get(dim)
             if before is None:
-                if dim not in free_vars(value):
+                if dim not in self.defined and dim not in free_vars(value):
                     self.known[dim] = (value, var)
             elif self.builder.analyzer.can_prove(prim_ops.not_equal(before[0], value)):
                 raise ValueError(
@@ -151,12 +167,12 @@ class _SymbolicCanonicalizer(ExprMutator):
 
         What a branch learns is not known after it.
         """
-        outside = dict(self.known)
+        known, defined = dict(self.known), set(self.defined)
         cond = self.visit_expr(op.cond)
         branches: list[Any] = []
         for branch in (op.true_branch, op.false_branch):
             branches.append(self.visit_with_new_scope(branch))
-            self.known = dict(outside)
+            self.known, self.defined = dict(known), set(defined)
         if op.ty is not None and any(branch.blocks for branch in branches):
             names = ("then_branch_with_dyn", "else_branch_with_dyn")
             branches = [
@@ -241,15 +257,20 @@ class _Plan(ExprVisitor):
             known = self.field(value)
             if known is None and isinstance(value.tuple_value, Var):
                 self._fields[binding.var] = (self.root(value.tuple_value), value.index)
+            if isinstance(known, Tuple):
+                self.tuples[binding.var] = self.roots(known)
             value = known
         elif isinstance(value, GenericConst):
             self.constants[binding.var] = value
         elif isinstance(value, Tuple):
-            fields = tuple(self.root(f) if isinstance(f, Var) else f for f in value.fields)
-            self.tuples[binding.var] = fields
-            value = self.whole(fields)
+            self.tuples[binding.var] = self.roots(value)
+            value = self.whole(self.tuples[binding.var])
         if isinstance(value, Var):
             self.name_twice(binding.var, self.root(value), block)
+
+    def roots(self, value: Tuple) -> tuple[Expr, ...]:
+        """Return the fields of a tuple under their first names."""
+        return tuple(self.root(f) if isinstance(f, Var) else f for f in value.fields)
 
     def whole(self, fields: tuple[Expr, ...]) -> Var | None:
         """Return the parameter whose fields these are, all and in order."""
@@ -328,7 +349,10 @@ class _BindingCanonicalizer(ExprMutator):
 
     def visit_tuple_getitem_(self, op: TupleGetItem) -> Expr:
         known = self.plan.field(op)
-        return super().visit_tuple_getitem_(op) if known is None else self.visit_expr(known)
+        if known is None or isinstance(known, Tuple):
+            return super().visit_tuple_getitem_(op)
+        result: Expr = self.visit_expr(known)
+        return result
 
     def visit_var_def(self, var: Var) -> Var:
         new = self.plan.renamed.get(var, var)

@@ -62,6 +62,20 @@ def _has_local_functions(func: Function) -> bool:
     return visitor.found
 
 
+def _call_closure(mutator: ExprMutator, op: Call) -> Expr | None:
+    """Return the call of a variable that was a function and is a closure now, else None."""
+    if not isinstance(op.op, Var) or not isinstance(op.op.ty, FuncType):
+        return None
+    callee = mutator.visit_expr(op.op)
+    if not isinstance(callee.ty, AnyType):
+        return None
+    name = "relax.invoke_pure_closure" if op.op.ty.purity else "relax.invoke_closure"
+    assert op.ty is not None
+    args = (callee, Tuple(mutator.visit_each(op.args)))
+    call = Call(Op.get(name), args, None, (mutator.visit_ty(op.ty),), span=op.span)
+    return mutator.builder.normalize(call)
+
+
 class _Lifter(ExprMutator):
     def __init__(self, mod: IRModule, outer: str, taken: set[str]) -> None:
         super().__init__(mod)
@@ -94,17 +108,8 @@ class _Lifter(ExprMutator):
         if itself is not None:
             args = (*self.visit_each(op.args), *itself.captured)
             return self.builder.normalize(Call(itself.gvar, args, span=op.span))
-        if not isinstance(op.op, Var) or not isinstance(op.op.ty, FuncType):
-            return super().visit_call_(op)
-        callee = self.visit_expr(op.op)
-        if not isinstance(callee.ty, AnyType):
-            return super().visit_call_(op)
-        name = "relax.invoke_pure_closure" if op.op.ty.purity else "relax.invoke_closure"
-        assert op.ty is not None
-        args = (callee, Tuple(self.visit_each(op.args)))
-        return self.builder.normalize(
-            Call(Op.get(name), args, None, (self.visit_ty(op.ty),), span=op.span)
-        )
+        through_closure = _call_closure(self, op)
+        return super().visit_call_(op) if through_closure is None else through_closure
 
     # ---- lifting ----------------------------------------------------------------------------
 
@@ -223,13 +228,8 @@ class _Callers(ExprMutator):
         if op.op in self.changed:
             args = self.visit_each(op.args)
             return self.builder.normalize(Call(op.op, args, op.attrs, op.ty_args, span=op.span))
-        call = super().visit_call_(op)
-        was = op.op.ty
-        if isinstance(call, Call) and isinstance(was, FuncType) and isinstance(call.op.ty, AnyType):
-            name = "relax.invoke_pure_closure" if was.purity else "relax.invoke_closure"
-            assert op.ty is not None
-            call = Call(Op.get(name), (call.op, Tuple(call.args)), None, (op.ty,), span=op.span)
-        return call
+        through_closure = _call_closure(self, op)
+        return super().visit_call_(op) if through_closure is None else through_closure
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,9 @@ def f(x: R.Tensor((2,), "float32")):
     a = R.call_tir(
         Module.two, (x,), out_ty=[R.Tensor((2,), "float32"), R.Tensor((2,), "float32")]
     )
-    b = R.call_tir_inplace(Module.one, (x, x), inplace_indices=[1], out_ty=R.Tensor((2,), "float32"))
+    b = R.call_tir_inplace(
+        Module.one, (x, x), inplace_indices=[1], out_ty=R.Tensor((2,), "float32")
+    )
     c = R.call_tir_inplace(
         Module.two,
         (x, b),

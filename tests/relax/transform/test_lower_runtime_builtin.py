@@ -15,7 +15,9 @@ def test_closures():
         LowerRuntimeBuiltin(),
         """
         @R.function(private=True)
-        def g(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+        def g(
+            x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")
+        ) -> R.Tensor((2,), "float32"):
             return x
 
         @R.function(pure=False)
@@ -26,7 +28,9 @@ def test_closures():
         """,
         """
         @R.function(private=True)
-        def g(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+        def g(
+            x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")
+        ) -> R.Tensor((2,), "float32"):
             return x
 
         @R.function(pure=False)

@@ -199,7 +199,9 @@ def test_a_branch_may_use_and_enlarge_what_was_free_before_it():
     mod, storage = planned(
         """
         @R.function
-        def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32"), y: R.Tensor((8,), "float32")):
+        def main(
+            c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32"), y: R.Tensor((8,), "float32")
+        ):
             free = R.exp(x)
             kept = R.exp(free)
             if c:
