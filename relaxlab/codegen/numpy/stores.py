@@ -301,7 +301,9 @@ def _assign(
         _define(writer, code, state, value, full)
         return
     reads_target = any(load.buffer is store.buffer for load in loads_of([value]))
-    usable = bool(full) and value.dtype is state.dtype and not reads_target
+    # in place: the last operation may write where it reads, as it goes element by element
+    code.hands_down = writer.no_alias and not reads_target
+    usable = bool(full) and value.dtype is state.dtype
     out = target.code if usable else None
     if out is not None and not out.isidentifier():
         # a name for the part, so that several operations may write into it

@@ -189,6 +189,8 @@ class VectorCode:
         self._reads: Counter[Var] = Counter()
         self._shared: dict[Any, Value] = {}
         self._keys: dict[int, tuple[Expr, Any]] = {}
+        #: Whether an operand may be computed in the target of the whole expression.
+        self.hands_down = writer.no_alias
         #: Name for the next new array, so that a buffer's first value is computed under its name.
         self.wanted_name: str | None = None
 
@@ -383,7 +385,7 @@ class VectorCode:
             usable = (
                 target is not None
                 and not handed_on
-                and self.writer.no_alias
+                and self.hands_down
                 and self._fills(operand, dtype, axes)
             )
             value = self.emit(operand, target if usable else None)
@@ -699,7 +701,7 @@ class VectorCode:
             code += f"[{', '.join(subscripts)}]"
         dropped = sum(1 for a, s in enumerate(subscripts) if a < chosen and ":" not in s)
         taken = f"np.take({code}, {index.code}, {chosen - dropped}"
-        if out is not None and order == list(range(self.space.rank)):
+        if out is not None and self.hands_down and order == list(range(self.space.rank)):
             # in bounds already: "clip" only keeps NumPy from going through a buffer of its own
             self.writer.line(f'{taken}, out={out}, mode="clip")')
             return Value(out, tuple(order), state.dtype)
