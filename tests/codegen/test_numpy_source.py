@@ -79,6 +79,16 @@ def test_products_contract_any_axes() -> None:
     assert_same(func, kernel)
 
 
+def test_a_sum_of_products_that_is_no_matrix_product_is_a_plain_sum() -> None:
+    k = te.reduce_axis((0, 3), "k")
+    x, y = tensor((4, 3)), tensor((2,), "y")
+    spread = te.compute((4, 2), lambda i, j: te.sum(x[i, k] * y[j], axis=[k]))
+    func, kernel = compile_te("spread", x, y, spread)
+    assert is_vectorised(kernel)
+    assert "np.add.reduce" in kernel.source
+    assert_same(func, kernel)
+
+
 def test_batched_products_with_several_row_axes_are_one_matrix_product() -> None:
     x, y = tensor((n, 3, 5)), tensor((5, 6), "y")
     func, kernel = compile_te("matmul", x, y, topi.matmul(x, y))
