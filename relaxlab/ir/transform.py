@@ -22,6 +22,7 @@ Examples
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, ClassVar, final
 
 from relaxlab.ir.module import IRModule
@@ -46,6 +47,14 @@ def config_option(name: str, kind: type) -> str:
     """Declare an option that passes read from ``PassContext.config``; returns its name."""
     _CONFIG_OPTIONS.register(name, kind)
     return name
+
+
+def _option_kind(name: str) -> type | None:
+    """Return the type of an option's values; None if no pass declares it."""
+    if _CONFIG_OPTIONS.find(name) is None:
+        # options are declared by the passes that read them, which may not have been needed yet
+        import_module("relaxlab.relax.transform")
+    return _CONFIG_OPTIONS.find(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +118,7 @@ class PassContext:
         self.instruments = list(instruments or ())
         self.config = dict(config or {})
         for key, value in self.config.items():
-            kind = _CONFIG_OPTIONS.find(key)
+            kind = _option_kind(key)
             if kind is None:
                 raise AttributeError(
                     f"Invalid config option {key!r} candidates are: "

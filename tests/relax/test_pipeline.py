@@ -55,8 +55,6 @@ NAMES = (
     "tuples",
     "unique_dyn",
 )
-#: Modules that call packed functions which only a real TVM has.
-NOT_RUN = {"nonzero_dyn", "unique_dyn"}
 
 
 def program(name):
@@ -113,7 +111,7 @@ def golden_functions():
 
 
 @pytest.mark.usefixtures("golden_functions")
-@pytest.mark.parametrize("name", sorted(set(NAMES) - NOT_RUN))
+@pytest.mark.parametrize("name", NAMES)
 def test_values(name):
     doc = document(name)
     vm = relax.VirtualMachine(relax.build(program(name), "numpy"), runtime.cpu())

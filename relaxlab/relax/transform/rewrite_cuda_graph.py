@@ -166,7 +166,10 @@ class _Rewriter(ExprMutator):
             call_args: tuple[Expr, ...] = (gvar, Tuple((*args, shape)), index, shape)
         else:
             call_args = (gvar, Tuple(tuple(args)), index)
-        results = self.builder.emit(_builtin("run_or_capture", call_args, func.ret_ty))
+        # in the sizes of this function: the captured one has its own
+        ty = Tuple(tuple(region.outputs)).ty
+        assert ty is not None
+        results = self.builder.emit(_builtin("run_or_capture", call_args, ty))
         for binding in region.bindings:
             if binding.var in region.outputs:
                 field = TupleGetItem(results, region.outputs[binding.var])
