@@ -23,8 +23,8 @@ from relaxlab.ir import prim_ops
 from relaxlab.ir.attrs import DictAttrs
 from relaxlab.ir.expr import Expr, Var
 from relaxlab.ir.node import Node
-from relaxlab.ir.prim import IntImm, Range, TensorLoad
-from relaxlab.ir.prim_functor import substitute
+from relaxlab.ir.prim import IntImm, Range, Sub, TensorLoad
+from relaxlab.ir.prim_functor import free_vars, substitute
 from relaxlab.ir.sym import Analyzer
 from relaxlab.runtime.dtype import DataType
 from relaxlab.te.access_regions import access_regions
@@ -45,6 +45,7 @@ from relaxlab.tirx import (
     ForKind,
     IfThenElse,
     IterVar,
+    IterVarType,
     PrimFunc,
     SBlock,
     SBlockRealize,
@@ -232,6 +233,9 @@ class _Creator:
     def _compute(self, op: ComputeOp) -> Stmt:
         buffers = self._output_buffers(op)
         axes = (*op.axis, *op.reduce_axis)
+        levels = _levels(axes)
+        if len(levels) > 1:
+            return self._nested(op, buffers, levels)
         domains = [self._domain(axis.dom) for axis in axes]
         loops = [
             Var(axis.var.name, dom.extent.dtype) for axis, dom in zip(axes, domains, strict=True)
@@ -246,9 +250,72 @@ class _Creator:
                     for buffer, value in zip(buffers, op.body, strict=True)
                 ]
             )
-        for loop, dom in zip(reversed(loops), reversed(domains), strict=True):
-            body = For(loop, dom.min, dom.extent, ForKind.SERIAL, body)
-        return body
+        return _looped(body, loops, domains)
+
+    def _nested(self, op: ComputeOp, buffers: list[Var], levels: list[list[IterVar]]) -> Stmt:
+        """Convert a reduction whose extents depend on other axes: one block inside the other.
+
+        Every block has the variables of the blocks around it, and those of its own axes. What
+        comes first is done by the outermost block that has a reduction axis.
+        """
+        reduce = op.body[0]
+        assert isinstance(reduce, Reduce), "only reductions have axes that depend on others"
+        first_reducing = next(
+            i for i, axes in enumerate(levels) if any(_is_reduction(axis) for axis in axes)
+        )
+        names = [
+            op.name if i + 1 == len(levels) else f"{op.name}_l{i + 1}" for i in range(len(levels))
+        ]
+        names = [self.names.fresh(name) for name in names]
+
+        def level(i: int, carried: list[tuple[IterVar, Var]]) -> Stmt:
+            known: dict[Node, Expr] = {axis.var: var for axis, var in carried}
+            domains = [self._domain(axis.dom, known) for axis in levels[i]]
+            loops = [
+                Var(axis.var.name, dom.extent.dtype)
+                for axis, dom in zip(levels[i], domains, strict=True)
+            ]
+            inside = [
+                (axis, Var(f"v_{axis.var.name}", var.dtype))
+                for axis, var in (*carried, *zip(levels[i], loops, strict=True))
+            ]
+            spans = [*(self._same(axis, var) for axis, var in carried), *domains]
+            iter_vars = tuple(
+                IterVar(span, var, axis.iter_type)
+                for span, (axis, var) in zip(spans, inside, strict=True)
+            )
+            convert = ElementConverter(
+                self.buffers, {axis.var: var for axis, var in inside}, self.index_dtype
+            )
+            own = dict(inside)
+            indices = tuple(own[axis] for axis in op.axis)
+            innermost = i + 1 == len(levels)
+            body, init = self._reduction(reduce, buffers, indices, convert)
+            if not innermost:
+                body = level(i + 1, inside)
+            block_init = init if i == first_reducing else None
+            reads, writes = access_regions(body, block_init, iter_vars)
+            block = SBlock(
+                iter_vars,
+                reads,
+                writes,
+                names[i],
+                body,
+                block_init,
+                annotations=_annotations(op) if innermost else {},
+            )
+            values = (*(var for _, var in carried), *loops)
+            return _looped(SBlockRealize(values, _TRUE, block), loops, domains)
+
+        return level(0, [])
+
+    def _same(self, axis: IterVar, var: Var) -> Range:
+        """Return the domain of a variable that repeats one of the block around.
+
+        Where the axis was counted in another dtype, TVM takes the extent 1 for the end.
+        """
+        one = IntImm(var.dtype, 1)
+        return Range(var, one if axis.var.dtype is var.dtype else Sub(one, var))
 
     def _block(
         self,
@@ -280,9 +347,9 @@ class _Creator:
             body, init = self._reduction(first, buffers, indices, convert)
         else:
             init = None
-            value = self.analyzer.simplify(convert.stored(first, buffers[0]))
+            value = convert.stored(self.analyzer.simplify(first), buffers[0])
             body = BufferStore(buffers[0], value, indices)
-        reads, writes = access_regions(body, init)
+        reads, writes = access_regions(body, init, iter_vars)
         block = SBlock(
             iter_vars,
             reads,
@@ -308,7 +375,7 @@ class _Creator:
             [BufferStore(b, value, indices) for b, value in zip(buffers, begin, strict=True)]
         )
         old = tuple(TensorLoad(buffer, indices) for buffer in buffers)
-        new = tuple(self.analyzer.simplify(convert(value)) for value in reduce.source)
+        new = tuple(convert(self.analyzer.simplify(value)) for value in reduce.source)
         combined = combiner.combine(old, new)
         if len(buffers) == 1:
             body: Stmt = BufferStore(buffers[0], combined[0], indices)
@@ -325,15 +392,47 @@ class _Creator:
 
     # ------------------------------------------------------------ indices
 
-    def _index(self, value: Expr) -> Expr:
-        if self.index_dtype is None:
+    def _index(self, value: Expr, known: Mapping[Node, Expr] | None = None) -> Expr:
+        if self.index_dtype is None and not known:
             return value
-        convert = ElementConverter(self.buffers, {}, self.index_dtype)
-        return prim_ops.cast(self.index_dtype, convert(value, Role.INDEX))
+        convert = ElementConverter(self.buffers, known or {}, self.index_dtype)
+        converted = convert(value, Role.INDEX)
+        if self.index_dtype is None:
+            return converted
+        return prim_ops.cast(self.index_dtype, converted)
 
-    def _domain(self, dom: Range) -> Range:
+    def _domain(self, dom: Range, known: Mapping[Node, Expr] | None = None) -> Range:
         # the buffer keeps the extent as it was written, the loop gets it simplified
-        return Range(self._index(dom.min), self.analyzer.simplify(self._index(dom.extent)))
+        low, extent = self._index(dom.min, known), self._index(dom.extent, known)
+        return Range(low, self.analyzer.simplify(extent))
+
+
+def _levels(axes: Sequence[IterVar]) -> list[list[IterVar]]:
+    """Sort axes by how deep they depend on each other; those of level 0 depend on none."""
+    depth: dict[Var, int] = {}
+    own = {axis.var for axis in axes}
+    levels: list[list[IterVar]] = []
+    for axis in axes:
+        used = [v for e in (axis.dom.min, axis.dom.extent) for v in _variables(e) if v in own]
+        level = max((depth[v] + 1 for v in used), default=0)
+        depth[axis.var] = level
+        levels.extend([] for _ in range(level + 1 - len(levels)))
+        levels[level].append(axis)
+    return levels or [[]]
+
+
+def _variables(value: Expr) -> tuple[Var, ...]:
+    return () if isinstance(value, IntImm) else tuple(free_vars(value))
+
+
+def _is_reduction(axis: IterVar) -> bool:
+    return axis.iter_type is IterVarType.COMM_REDUCE
+
+
+def _looped(body: Stmt, loops: Sequence[Var], domains: Sequence[Range]) -> Stmt:
+    for loop, dom in zip(reversed(loops), reversed(domains), strict=True):
+        body = For(loop, dom.min, dom.extent, ForKind.SERIAL, body)
+    return body
 
 
 def _annotations(op: Operation) -> Mapping[str, Any]:

@@ -21,7 +21,9 @@ from relaxlab.te import Tensor
 __all__ = ["circular_pad", "pad", "reflect_pad", "replicate_pad"]
 
 
-def _padded_shape(data: Tensor, before: Sequence[int], after: Sequence[int]) -> list[Expr]:
+def _padded_shape(
+    data: Tensor, before: Sequence[Expr | int], after: Sequence[Expr | int]
+) -> list[Expr]:
     if not len(before) == len(after) == data.ndim:
         raise ValueError(
             f"pad needs a width before and after each of {data.ndim} dimension(s), got "
@@ -34,17 +36,21 @@ def _padded_shape(data: Tensor, before: Sequence[int], after: Sequence[int]) -> 
 
 
 def pad(
-    data: Tensor, before: Sequence[int], after: Sequence[int], pad_value: float = 0.0
+    data: Tensor,
+    before: Sequence[Expr | int],
+    after: Sequence[Expr | int],
+    pad_value: Expr | float = 0.0,
+    name: str = "PadInput",
 ) -> Tensor:
     """Put ``pad_value`` around a tensor, ``before`` and ``after`` so many on each dimension."""
     dims = _padded_shape(data, before, after)
-    filler = prim_ops.const(pad_value, data.dtype)
+    filler = pad_value if isinstance(pad_value, Expr) else prim_ops.const(pad_value, data.dtype)
 
     def body(*indices: Expr) -> Expr:
         place: list[Expr] = []
         inside: list[Expr] = []
         for index, extent, b, a in zip(indices, data.shape, before, after, strict=True):
-            if b == 0 and a == 0:
+            if isinstance(b, int) and isinstance(a, int) and b == a == 0:
                 place.append(index)
                 continue
             place.append(index - b)
@@ -53,7 +59,7 @@ def pad(
         value = data(*place)
         return prim_ops.if_then_else(prim_ops.all(*inside), value, filler) if inside else value
 
-    result: Tensor = te.compute(dims, body, name="PadInput", tag="injective, pad")
+    result: Tensor = te.compute(dims, body, name=name, tag="injective, pad")
     return result
 
 

@@ -12,16 +12,50 @@ from relaxlab.relax.op.nn.activation import (
     softmax,
     softplus,
 )
+from relaxlab.relax.op.nn.convolution import (
+    conv1d,
+    conv1d_transpose,
+    conv2d,
+    conv2d_transpose,
+    conv3d,
+    conv3d_transpose,
+)
 from relaxlab.relax.op.nn.normalization import dropout, layer_norm, rms_norm
 from relaxlab.relax.op.nn.padding import pad
+from relaxlab.relax.op.nn.pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "conv1d",
+    "conv1d_transpose",
+    "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
     "dropout",
     "gelu",
     "gelu_tanh",
     "layer_norm",
     "leakyrelu",
     "log_softmax",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
     "pad",
     "relu",
     "relu6",
