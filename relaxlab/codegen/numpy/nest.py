@@ -24,6 +24,9 @@ from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Expr, Var
 from relaxlab.ir.prim import IntImm, TensorLoad
 from relaxlab.ir.prim_functor import post_order_visit, substitute
+from relaxlab.ir.prim_literals import is_const_int
+from relaxlab.ir.sym.pattern import same
+from relaxlab.tirx.buffer import buffer_type
 from relaxlab.tirx.stmt import (
     Bind,
     BufferStore,
@@ -35,7 +38,15 @@ from relaxlab.tirx.stmt import (
     Stmt,
 )
 
-__all__ = ["Nest", "Simple", "loads_of", "read_nest"]
+__all__ = [
+    "Nest",
+    "Simple",
+    "copied_buffer",
+    "loaded_buffers",
+    "loads_of",
+    "read_nest",
+    "stored_buffers",
+]
 
 Simple = Bind | BufferStore
 
@@ -150,3 +161,38 @@ def _matching(block: SBlock, realize: SBlockRealize, axes: list[Axis]) -> bool:
         if not (isinstance(low, IntImm) and isinstance(start, IntImm)) or low.value != start.value:
             return False
     return True
+
+
+def stored_buffers(stmt: Any) -> list[Var]:
+    """Return the buffers that a statement writes, once per store."""
+    found: list[Var] = []
+    post_order_visit(stmt, lambda n: found.append(n.buffer) if isinstance(n, BufferStore) else None)
+    return found
+
+
+def loaded_buffers(stmt: Any) -> list[Var]:
+    """Return the buffers that a statement reads, once per read."""
+    found: list[Var] = []
+    post_order_visit(stmt, lambda n: found.append(n.buffer) if isinstance(n, TensorLoad) else None)
+    return found
+
+
+def copied_buffer(stmt: Stmt) -> tuple[Var, Var] | None:
+    """Return (source, target) of a statement that copies one buffer to another, as it is."""
+    nest = read_nest(stmt)
+    if nest is None or len(nest.body) != 1 or not nest.stores or nest.init is not None:
+        return None
+    (store,) = nest.stores
+    value = store.value
+    rank = len(nest.axes)
+    if not isinstance(value, TensorLoad) or not rank == len(store.indices) == len(value.indices):
+        return None
+    variables = [axis.var for axis in nest.axes]
+    target, source = buffer_type(store.buffer), buffer_type(value.buffer)
+    whole = all(
+        index is var and other is var and is_const_int(axis.low, 0) and same(axis.high, extent)
+        for index, other, var, axis, extent in zip(
+            store.indices, value.indices, variables, nest.axes, target.shape, strict=True
+        )
+    )
+    return (value.buffer, store.buffer) if whole and target.dtype is source.dtype else None

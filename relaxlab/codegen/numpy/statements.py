@@ -19,7 +19,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from relaxlab.codegen.numpy.nest import Nest, read_nest
+from relaxlab.codegen.numpy.nest import (
+    Nest,
+    copied_buffer,
+    loaded_buffers,
+    read_nest,
+    stored_buffers,
+)
 from relaxlab.codegen.numpy.reduce import write_folding_loop, write_reduction
 from relaxlab.codegen.numpy.scalar_code import checked_indices, scalar_code
 from relaxlab.codegen.numpy.space import Axis, Space
@@ -29,11 +35,9 @@ from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Call, Var
 from relaxlab.ir.node import structural_equal
 from relaxlab.ir.op import Op
-from relaxlab.ir.prim import IntImm, Range, TensorLoad
+from relaxlab.ir.prim import IntImm, Range
 from relaxlab.ir.prim_functor import defined_vars, post_order_visit
-from relaxlab.ir.prim_literals import is_const_int
-from relaxlab.ir.sym.pattern import same
-from relaxlab.tirx.buffer import buffer_type, is_buffer_var
+from relaxlab.tirx.buffer import is_buffer_var
 from relaxlab.tirx.function import PrimFunc
 from relaxlab.tirx.interp import Frame, Interpreter, error_class
 from relaxlab.tirx.stmt import (
@@ -56,39 +60,6 @@ from relaxlab.tirx.stmt import (
 )
 
 __all__ = ["StatementWriter"]
-
-
-def _stores(stmt: Any) -> list[Var]:
-    found: list[Var] = []
-    post_order_visit(stmt, lambda n: found.append(n.buffer) if isinstance(n, BufferStore) else None)
-    return found
-
-
-def _loads(stmt: Any) -> list[Var]:
-    found: list[Var] = []
-    post_order_visit(stmt, lambda n: found.append(n.buffer) if isinstance(n, TensorLoad) else None)
-    return found
-
-
-def _copied(stmt: Stmt) -> tuple[Var, Var] | None:
-    """Return (source, target) of a statement that copies one buffer to another, as it is."""
-    nest = read_nest(stmt)
-    if nest is None or len(nest.body) != 1 or not nest.stores or nest.init is not None:
-        return None
-    (store,) = nest.stores
-    value = store.value
-    rank = len(nest.axes)
-    if not isinstance(value, TensorLoad) or not rank == len(store.indices) == len(value.indices):
-        return None
-    variables = [axis.var for axis in nest.axes]
-    target, source = buffer_type(store.buffer), buffer_type(value.buffer)
-    whole = all(
-        index is var and other is var and is_const_int(axis.low, 0) and same(axis.high, extent)
-        for index, other, var, axis, extent in zip(
-            store.indices, value.indices, variables, nest.axes, target.shape, strict=True
-        )
-    )
-    return (value.buffer, store.buffer) if whole and target.dtype is source.dtype else None
 
 
 class StatementWriter:
@@ -122,11 +93,11 @@ class StatementWriter:
         if self.writer.no_alias:
             statements = self._forwarded(statements)
         for statement in statements:
-            self._writes_left.update(set(_stores(statement)))
-            self._reads_left.update(set(_loads(statement)))
+            self._writes_left.update(set(stored_buffers(statement)))
+            self._reads_left.update(set(loaded_buffers(statement)))
         for statement in statements:
-            self._writes_left.subtract(set(_stores(statement)))
-            self._reads_left.subtract(set(_loads(statement)))
+            self._writes_left.subtract(set(stored_buffers(statement)))
+            self._reads_left.subtract(set(loaded_buffers(statement)))
             self.writer.dying = {
                 buffer
                 for buffer in self._locals
@@ -137,11 +108,11 @@ class StatementWriter:
 
     def _forwarded(self, statements: list[Stmt]) -> list[Stmt]:
         """Drop copies of a local buffer to an output, letting the local be the output."""
-        stores = Counter(buffer for s in statements for buffer in set(_stores(s)))
-        loads = Counter(buffer for s in statements for buffer in set(_loads(s)))
+        stores = Counter(buffer for s in statements for buffer in set(stored_buffers(s)))
+        loads = Counter(buffer for s in statements for buffer in set(loaded_buffers(s)))
         kept = []
         for statement in statements:
-            pair = _copied(statement)
+            pair = copied_buffer(statement)
             if pair is not None:
                 source, target = pair
                 state = self.writer.buffers.get(target)
@@ -222,7 +193,7 @@ class StatementWriter:
         The nest must be the only one to write them, and nothing it reads may change later, since
         the result may be a view.
         """
-        changing = any(self._writes_left[buffer] for buffer in _loads(nest_body(nest)))
+        changing = any(self._writes_left[buffer] for buffer in loaded_buffers(nest_body(nest)))
         if changing:
             return set()
         return {
@@ -235,7 +206,7 @@ class StatementWriter:
 
     def _make_room(self, stmt: Any, but: Iterable[Var] = ()) -> None:
         """Allocate local buffers that a statement is going to write."""
-        written = _stores(stmt) if not isinstance(stmt, list) else [s.buffer for s in stmt]
+        written = stored_buffers(stmt) if not isinstance(stmt, list) else [s.buffer for s in stmt]
         for buffer in dict.fromkeys(written):
             state = self.writer.buffers.get(buffer)
             if state is None or buffer in but:
@@ -383,7 +354,7 @@ class StatementWriter:
         own = set(defined_vars(stmt))
         used: dict[Var, None] = {}
         post_order_visit(stmt, lambda n: used.setdefault(n) if isinstance(n, Var) else None)
-        for buffer in _stores(stmt):
+        for buffer in stored_buffers(stmt):
             used.setdefault(buffer)
         buffers = [v for v in used if is_buffer_var(v) and v not in own]
         for buffer in buffers:

@@ -21,7 +21,8 @@ from typing import Any
 from relaxlab.codegen.numpy.nest import Nest, loads_of
 from relaxlab.codegen.numpy.scalar_code import scalar_code
 from relaxlab.codegen.numpy.space import Space, linear
-from relaxlab.codegen.numpy.vector import Value, VectorCode
+from relaxlab.codegen.numpy.value import Value
+from relaxlab.codegen.numpy.vector import VectorCode
 from relaxlab.codegen.numpy.writer import BufferState, Unsupported, Writer
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Call, Expr, Var

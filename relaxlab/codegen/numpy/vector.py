@@ -21,15 +21,16 @@ Examples
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
+from relaxlab.codegen.numpy.reads import Reads
 from relaxlab.codegen.numpy.scalar_code import scalar_code
-from relaxlab.codegen.numpy.space import Space, linear, variables_of
+from relaxlab.codegen.numpy.space import Space
+from relaxlab.codegen.numpy.value import Value
 from relaxlab.codegen.numpy.writer import Unsupported, Writer
-from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Call, Expr, Var
 from relaxlab.ir.node import children
 from relaxlab.ir.op import Op
@@ -59,11 +60,11 @@ from relaxlab.ir.prim import (
     Sub,
     TensorLoad,
 )
-from relaxlab.ir.prim_functor import post_order_visit, substitute
+from relaxlab.ir.prim_functor import post_order_visit
 from relaxlab.ir.type import PrimType
 from relaxlab.runtime.dtype import DataType
 
-__all__ = ["Value", "VectorCode", "transposed"]
+__all__ = ["VectorCode"]
 
 _BINARY: Final[dict[type, str]] = {
     Add: "np.add",
@@ -132,44 +133,7 @@ _BINARY_CALLS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """The text of a value.
-
-    Attributes
-    ----------
-    code
-        An atom: a name, a call or a subscript.
-    axes
-        Places of the axes it varies along; none for a scalar.
-    dtype
-        Its element type.
-    fresh
-        Whether it is a named array that nothing else refers to, so it may be overwritten.
-    plain
-        The array before it was aligned with the space; its dimensions follow ``order``.
-    order
-        Places of the axes, dimension by dimension, of ``plain``.
-    """
-
-    code: str
-    axes: tuple[int, ...]
-    dtype: DataType
-    fresh: bool = False
-    plain: str = ""
-    order: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One dimension of a read: linear steps and rest, or an index that must be computed."""
-
-    index: Expr
-    steps: dict[int, int] | None
-    rest: Expr
-
-
-class VectorCode:
+class VectorCode(Reads):
     """Writes the expressions of one nest.
 
     Parameters
@@ -181,23 +145,10 @@ class VectorCode:
     """
 
     def __init__(self, writer: Writer, space: Space) -> None:
-        self.writer = writer
-        self.space = space
-        self.bound: dict[Var, Value] = {}
-        self._guard: Value | None = None
+        super().__init__(writer, space)
         self._counts: Counter[Any] = Counter()
-        self._reads: Counter[Var] = Counter()
         self._shared: dict[Any, Value] = {}
         self._keys: dict[int, tuple[Expr, Any]] = {}
-        #: Whether an operand may be computed in the target of the whole expression.
-        self.hands_down = writer.no_alias
-        #: Name for the next new array, so that a buffer's first value is computed under its name.
-        self.wanted_name: str | None = None
-
-    def new_name(self) -> str:
-        """Return a name for a new array."""
-        name, self.wanted_name = self.wanted_name, None
-        return name or self.writer.fresh("t")
 
     # ------------------------------------------------------------ shared subexpressions
 
@@ -205,7 +156,8 @@ class VectorCode:
         """Note the parts of an expression that is going to be written, to share equal ones."""
         self._count(expr)
         post_order_visit(
-            expr, lambda n: self._reads.update([n.buffer]) if isinstance(n, TensorLoad) else None
+            expr,
+            lambda n: self.read_counts.update([n.buffer]) if isinstance(n, TensorLoad) else None,
         )
 
     def _count(self, expr: Expr) -> None:
@@ -252,7 +204,7 @@ class VectorCode:
         axes = self.space.axes_of(expr)
         if isinstance(expr, Var) and expr in self.bound:
             return self.bound[expr]
-        if not axes and not self._uses_bound(expr):
+        if not axes and not self.uses_bound(expr):
             return self._scalar(expr)
         if isinstance(expr, Var):
             return self._axis(expr)
@@ -260,23 +212,12 @@ class VectorCode:
         shared = self._shared.get(key)
         if shared is not None:
             return shared
-        is_shared = self._counts[key] > 1 and self._guard is None
+        is_shared = self._counts[key] > 1 and self.guard is None
         value = self._compute(expr, None if is_shared else out)
         if is_shared:
             value = replace(self.named(value), fresh=False)
             self._shared[key] = value
         return value
-
-    def _uses_bound(self, expr: Expr) -> bool:
-        return bool(self.bound) and any(v in self.bound for v in variables_of(expr))
-
-    def named(self, value: Value) -> Value:
-        """Return the value under a name, so that writing its text twice computes it once."""
-        if value.code.isidentifier():
-            return value
-        name = self.writer.fresh("t")
-        self.writer.line(f"{name} = {value.code}")
-        return replace(value, code=name)
 
     def _scalar(self, expr: Expr) -> Value:
         match expr:
@@ -285,7 +226,7 @@ class VectorCode:
             case _:
                 if not isinstance(expr.ty, PrimType) or expr.dtype.lanes != 1:
                     raise Unsupported
-                if self._guard is not None and not self._safe(expr):
+                if self.guard is not None and not self._safe(expr):
                     raise Unsupported
                 text = scalar_code(self.writer, expr)
                 return Value(text if text.isidentifier() else f"({text})", (), expr.dtype)
@@ -315,29 +256,14 @@ class VectorCode:
             values = np.arange(low.value, high.value, dtype=var.dtype.numpy())
             values.setflags(write=False)
             text = self.writer.constant(values, text)
-        return self._value(text, [place], var.dtype)
-
-    def _value(self, plain: str, order: Sequence[int], dtype: DataType) -> Value:
-        """Return an array whose dimensions follow ``order``, aligned with the space."""
-        axes = tuple(sorted(order))
-        code = self._aligned(transposed(plain, order, axes), axes)
-        return Value(code, axes, dtype, plain=plain, order=tuple(order))
-
-    def _aligned(self, code: str, axes: Sequence[int]) -> str:
-        """Return the text of an array, with one dimension per axis, aligned with the space."""
-        if not axes:
-            return code
-        wanted = range(axes[0], self.space.rank)
-        if list(wanted) == list(axes):
-            return code
-        return f"{code}[{', '.join(':' if place in axes else 'None' for place in wanted)}]"
+        return self.value(text, [place], var.dtype)
 
     def _compute(self, expr: Any, out: str | None) -> Value:
         if expr.dtype.lanes != 1:
             raise Unsupported
         match expr:
             case TensorLoad():
-                return self._load(expr, out)
+                return self.load(expr, out)
             case Min(a=a, b=b) | Max(a=a, b=b):
                 return self._extremum(expr, a, b, out)
             case Select(condition=condition, true_value=yes, false_value=no):
@@ -375,7 +301,7 @@ class VectorCode:
         self, function: str, operands: Sequence[Expr], dtype: DataType, out: str | None
     ) -> Value:
         """Write one array operation, into ``out`` or an operand that is no longer needed."""
-        axes = tuple(sorted({a for operand in operands for a in self._axes(operand)}))
+        axes = tuple(sorted({a for operand in operands for a in self.axes_of(operand)}))
         full = len(axes) == self.space.rank
         target = out if full else None
         values: list[Value] = []
@@ -405,18 +331,10 @@ class VectorCode:
         self.writer.line(f"{name} = {function}({arguments})")
         return Value(name, axes, dtype, fresh=bool(axes))
 
-    def _axes(self, expr: Expr) -> tuple[int, ...]:
-        places = set(self.space.axes_of(expr))
-        if self.bound:
-            for var in variables_of(expr):
-                if var in self.bound:
-                    places.update(self.bound[var].axes)
-        return tuple(sorted(places))
-
     def _fills(self, operand: Expr, dtype: DataType, axes: tuple[int, ...]) -> bool:
         if isinstance(operand, TensorLoad | Var) or operand.dtype is not dtype:
             return False
-        return self._axes(operand) == axes and self._counts[self._key(operand)] <= 1
+        return self.axes_of(operand) == axes and self._counts[self._key(operand)] <= 1
 
     # ------------------------------------------------------------ special nodes
 
@@ -438,15 +356,15 @@ class VectorCode:
 
     def _choose(self, condition: Expr, yes: Expr, no: Expr, dtype: DataType) -> Value:
         test = self.named(self.emit(condition))
-        outer = self._guard
+        outer = self.guard
         try:
-            self._guard = self._both(outer, test)
+            self.guard = self._both(outer, test)
             first = self.emit(yes)
             negated = Value(f"np.logical_not({test.code})", test.axes, test.dtype)
-            self._guard = self._both(outer, negated)
+            self.guard = self._both(outer, negated)
             second = self.emit(no)
         finally:
-            self._guard = outer
+            self.guard = outer
         axes = tuple(sorted({*test.axes, *first.axes, *second.axes}))
         name = self.new_name()
         self.writer.line(f"{name} = np.where({test.code}, {first.code}, {second.code})")
@@ -503,268 +421,6 @@ class VectorCode:
                 f"{inner.code}.view({self.writer.dtype(call.dtype)})", inner.axes, call.dtype
             )
         raise Unsupported
-
-    # ------------------------------------------------------------ reads
-
-    def _load(self, load: TensorLoad, out: str | None) -> Value:
-        state = self.writer.state(load.buffer)
-        if state.holds == "nothing" or len(load.indices) != len(state.shape):
-            raise Unsupported
-        parts = [self._part(index) for index in load.indices]
-        computed = [part for part in parts if part.steps is None]
-        guarded = self._guard is not None and not all(
-            self.space.inside(part.index, extent)
-            for part, extent in zip(parts, state.shape, strict=True)
-        )
-        if guarded:
-            return self._gather(load.buffer, parts)
-        if not computed:
-            used = [place for part in parts for place in part.steps or ()]
-            simple = all(len(part.steps or ()) <= 1 for part in parts)
-            if simple and len(used) == len(set(used)):
-                value = self._slice(load.buffer, parts)
-                return replace(value, fresh=self._may_overwrite(load.buffer, value))
-            return self._strided(load.buffer, parts)
-        reshaped = self._reshape(load.buffer, parts)
-        if reshaped is not None:
-            return reshaped
-        if len(computed) == 1:
-            taken = self._take(load.buffer, parts, out)
-            if taken is not None:
-                return taken
-        return self._gather(load.buffer, parts)
-
-    def _may_overwrite(self, buffer: Var, value: Value) -> bool:
-        """Whether a buffer that is read for the last time may take the result."""
-        state = self.writer.state(buffer)
-        return (
-            buffer in self.writer.dying
-            and buffer not in self.writer.shared
-            and state.holds == "array"
-            and self._reads[buffer] == 1
-            and value.code == state.code
-            and value.axes == tuple(range(self.space.rank))
-            and not any(axis.reduce for axis in self.space.axes)
-        )
-
-    def _part(self, index: Expr) -> _Part:
-        if self._uses_bound(index):
-            return _Part(index, None, index)
-        found = linear(index, self.space.place)
-        if found is None and self.space.fixed:
-            index = substitute(index, self.space.fixed)
-            found = linear(index, self.space.place)
-        return _Part(index, None, index) if found is None else _Part(index, *found)
-
-    def _check_ends(self, buffer: Var, axis: int, part: _Part, extent: Expr) -> None:
-        """Write a check that a linear index stays inside, unless that is proved."""
-        low, high = self.space.ends(part.steps or {}, part.rest)
-        zero = prim_ops.const(0, low.dtype)
-        if self.space.at_least_zero(low) and self.space.at_least_zero(
-            prim_ops.subtract(prim_ops.subtract(extent, 1), high)
-        ):
-            return
-        del zero
-        texts = [scalar_code(self.writer, e) for e in (low, high, extent)]
-        check = self.writer.use("check_range")
-        self.writer.line(
-            f"{check}({', '.join(texts)}, {self.writer.name!r}, 'reads', {buffer.name!r}, {axis})"
-        )
-
-    def _slice(self, buffer: Var, parts: list[_Part]) -> Value:
-        """Read by slices: every dimension moves with one axis at most."""
-        state = self.writer.state(buffer)
-        subscripts, order, flips = [], [], []
-        for axis, (part, extent) in enumerate(zip(parts, state.shape, strict=True)):
-            self._check_ends(buffer, axis, part, extent)
-            text, place, flipped = self.subscript(part.steps or {}, part.rest, extent)
-            subscripts.append(text)
-            if place is not None:
-                order.append(place)
-                flips.append("::-1" if flipped else ":")
-        code = state.code
-        if any(text != ":" for text in subscripts):
-            code += f"[{', '.join(subscripts)}]"
-        if "::-1" in flips:
-            code += f"[{', '.join(flips)}]"
-        return self._value(code, order, state.dtype)
-
-    def subscript(
-        self, steps: dict[int, int], rest: Expr, extent: Expr
-    ) -> tuple[str, int | None, bool]:
-        """Return the text of one subscript, the axis it moves with, and whether backwards."""
-        if not steps:
-            return scalar_code(self.writer, self.space.simplify(rest)), None, False
-        ((place, step),) = steps.items()
-        axis = self.space.axes[place]
-        low, high = self.space.ends(steps, rest)
-        if (
-            step == 1
-            and self._is_zero(low)
-            and self.space.equal(prim_ops.subtract(axis.high, axis.low), extent)
-        ):
-            return ":", place, False
-        end = self.space.simplify(prim_ops.add(high, 1))
-        start_text = "" if self._is_zero(low) else scalar_code(self.writer, low)
-        end_text = "" if self.space.equal(end, extent) else scalar_code(self.writer, end)
-        text = f"{start_text}:{end_text}"
-        if abs(step) != 1:
-            text += f":{abs(step)}"
-        return text, place, step < 0
-
-    def _is_zero(self, expr: Expr) -> bool:
-        return isinstance(expr, IntImm) and expr.value == 0
-
-    def _strided(self, buffer: Var, parts: list[_Part]) -> Value:
-        """Read through a view that moves several axes along one dimension, as convolutions do."""
-        state = self.writer.state(buffer)
-        axes = sorted({place for part in parts for place in part.steps or ()})
-        for axis, (part, extent) in enumerate(zip(parts, state.shape, strict=True)):
-            self._check_ends(buffer, axis, part, extent)
-        offsets = []
-        for part in parts:
-            at_first = part.rest
-            for place, step in (part.steps or {}).items():
-                first = prim_ops.multiply(self.space.axes[place].low, step)
-                at_first = prim_ops.add(at_first, first)
-            offsets.append(scalar_code(self.writer, self.space.simplify(at_first)))
-        shape = [scalar_code(self.writer, self.space.extent(place)) for place in axes]
-        steps = [[(part.steps or {}).get(place, 0) for part in parts] for place in axes]
-        view = self.writer.use("strided_view")
-        name = self.writer.fresh("t")
-        self.writer.line(
-            f"{name} = {view}({state.code}, ({_listed(offsets)}), ({_listed(shape)}), {steps})"
-        )
-        return self._value(name, axes, state.dtype)
-
-    def _reshape(self, buffer: Var, parts: list[_Part]) -> Value | None:
-        """Read in row-major order, if that is what the wrapped indices amount to."""
-        state = self.writer.state(buffer)
-        places = self.space.axes_of_all([part.index for part in parts])
-        axes = [self.space.axes[place] for place in places]
-        if any(not self._is_zero(axis.low) for axis in axes):
-            return None
-        size: Expr = prim_ops.const(1, parts[0].index.dtype)
-        position: Expr = prim_ops.const(0, parts[0].index.dtype)
-        for axis in axes:
-            position = prim_ops.add(prim_ops.multiply(position, axis.high), axis.var)
-            size = prim_ops.multiply(size, axis.high)
-        whole: Expr = prim_ops.const(1, size.dtype)
-        for extent in state.shape:
-            whole = prim_ops.multiply(whole, extent)
-        if not self.space.equal(size, whole):
-            return None
-        for part, extent in zip(reversed(parts), reversed(state.shape), strict=True):
-            expected = prim_ops.floormod(position, extent)
-            if not self._same_index(part.index, expected):
-                return None
-            position = prim_ops.floordiv(position, extent)
-        shape = [scalar_code(self.writer, axis.high) for axis in axes]
-        code = f"{state.code}.reshape({', '.join(shape)})"
-        return self._value(code, places, state.dtype)
-
-    def _same_index(self, index: Expr, expected: Expr) -> bool:
-        if self.space.equal(index, expected):
-            return True
-        # without the bounds, both may be written in the form that legalization left
-        plain = Space([], self.space.sizes)
-        return plain.equal(index, expected)
-
-    def _take(self, buffer: Var, parts: list[_Part], out: str | None) -> Value | None:
-        """Read rows: one dimension by a computed index, the others by slices."""
-        state = self.writer.state(buffer)
-        (chosen,) = (axis for axis, part in enumerate(parts) if part.steps is None)
-        row_axes = self._axes(parts[chosen].index)
-        order: list[int] = []
-        subscripts = []
-        for axis, (part, extent) in enumerate(zip(parts, state.shape, strict=True)):
-            if axis == chosen:
-                order.extend(row_axes)
-                subscripts.append(":")
-                continue
-            if len(part.steps or ()) > 1:
-                return None
-            text, place, flipped = self.subscript(part.steps or {}, part.rest, extent)
-            if flipped or place in row_axes or place in order:
-                return None
-            subscripts.append(text)
-            if place is not None:
-                order.append(place)
-        if len(order) != len(set(order)):
-            return None
-        for axis, (part, extent) in enumerate(zip(parts, state.shape, strict=True)):
-            if axis != chosen:
-                self._check_ends(buffer, axis, part, extent)
-        index = self._index(buffer, chosen, parts[chosen], compact=True)
-        code = state.code
-        if any(text != ":" for text in subscripts):
-            code += f"[{', '.join(subscripts)}]"
-        dropped = sum(1 for a, s in enumerate(subscripts) if a < chosen and ":" not in s)
-        taken = f"np.take({code}, {index.code}, {chosen - dropped}"
-        if out is not None and self.hands_down and order == list(range(self.space.rank)):
-            # in bounds already: "clip" only keeps NumPy from going through a buffer of its own
-            self.writer.line(f'{taken}, out={out}, mode="clip")')
-            return Value(out, tuple(order), state.dtype)
-        name = self.new_name()
-        self.writer.line(f"{name} = {taken})")
-        value = self._value(name, order, state.dtype)
-        return replace(value, fresh=value.code == name and bool(order))
-
-    def compact(self, value: Value, order: Sequence[int]) -> str:
-        """Return the text of a value whose dimensions are exactly the axes in ``order``."""
-        if value.plain:
-            return transposed(value.plain, value.order, order)
-        if not value.axes:
-            return value.code
-        inside = range(value.axes[0], self.space.rank)
-        code = value.code
-        if list(inside) != list(value.axes):
-            code += f"[{', '.join(':' if place in value.axes else '0' for place in inside)}]"
-        return transposed(code, value.axes, order)
-
-    def _index(self, buffer: Var, axis: int, part: _Part, compact: bool = False) -> Value:
-        """Write a computed index, checked unless it is proved to stay inside."""
-        state = self.writer.state(buffer)
-        extent = state.shape[axis]
-        value = self.emit(part.index)
-        if compact and self._guard is None:
-            value = Value(self.compact(value, value.axes), value.axes, value.dtype)
-        if self.space.inside(part.index, extent):
-            return value
-        size = scalar_code(self.writer, extent)
-        where = f"{self.writer.name!r}, {buffer.name!r}, {axis}"
-        name = self.writer.fresh("index")
-        if self._guard is not None:
-            guard = self.writer.use("guard_index")
-            self.writer.line(f"{name} = {guard}({value.code}, {self._guard.code}, {size}, {where})")
-            axes = tuple(sorted({*value.axes, *self._guard.axes}))
-            return Value(name, axes, part.index.dtype)
-        check = self.writer.use("check_index")
-        self.writer.line(f"{name} = {check}({value.code}, {size}, {where})")
-        return Value(name, value.axes, value.dtype)
-
-    def _gather(self, buffer: Var, parts: list[_Part]) -> Value:
-        """Read element by element position, all dimensions by index arrays."""
-        state = self.writer.state(buffer)
-        indices = [self._index(buffer, axis, part) for axis, part in enumerate(parts)]
-        axes = tuple(sorted({place for index in indices for place in index.axes}))
-        name = self.writer.fresh("t")
-        self.writer.line(f"{name} = {state.code}[{', '.join(i.code for i in indices)}]")
-        return Value(name, axes, state.dtype, fresh=bool(axes))
-
-
-def transposed(code: str, order: Sequence[int], wanted: Sequence[int]) -> str:
-    """Return the text of an array with its dimensions moved from ``order`` to ``wanted``."""
-    if list(order) == list(wanted):
-        return code
-    moves = [list(order).index(place) for place in wanted]
-    return code + (".T" if moves == [1, 0] else f".transpose({', '.join(map(str, moves))})")
-
-
-def _listed(texts: list[str]) -> str:
-    return (
-        "".join(f"{text}, " for text in texts).rstrip(" ") if len(texts) == 1 else ", ".join(texts)
-    )
 
 
 def _never_nan(expr: Expr) -> bool:
