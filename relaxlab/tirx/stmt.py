@@ -92,8 +92,54 @@ class Stmt(Node):
         return printer(self) if printer else f"<{type(self).__name__}>"
 
 
+class _ActsAsVariable:
+    """Arithmetic on an iteration variable is arithmetic on its variable: ``x[i * 2 + k]``."""
+
+    __slots__ = ()
+    var: Var
+
+    def __add__(self, other: Any) -> Any:
+        return self.var + other
+
+    def __radd__(self, other: Any) -> Any:
+        return other + self.var
+
+    def __sub__(self, other: Any) -> Any:
+        return self.var - other
+
+    def __rsub__(self, other: Any) -> Any:
+        return other - self.var
+
+    def __mul__(self, other: Any) -> Any:
+        return self.var * other
+
+    def __rmul__(self, other: Any) -> Any:
+        return other * self.var
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self.var // other
+
+    def __mod__(self, other: Any) -> Any:
+        return self.var % other
+
+    def __neg__(self) -> Any:
+        return -self.var
+
+    def __lt__(self, other: Any) -> Any:
+        return self.var < other
+
+    def __le__(self, other: Any) -> Any:
+        return self.var <= other
+
+    def __gt__(self, other: Any) -> Any:
+        return self.var > other
+
+    def __ge__(self, other: Any) -> Any:
+        return self.var >= other
+
+
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
-class IterVar(Node):
+class IterVar(_ActsAsVariable, Node):
     """An iteration variable of a block, with its domain and kind."""
 
     dom: Range
