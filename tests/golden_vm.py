@@ -26,3 +26,8 @@ def case(name: str) -> dict[str, Any]:
 def executable_bytes(name: str) -> bytes:
     """Return the bytes that TVM wrote."""
     return bytes.fromhex(case(name)["bytes_hex"])
+
+
+def library(suffix: str) -> Path:
+    """Return the path of a recorded shared library: ``"so"``, ``"dll"`` or ``"dylib"``."""
+    return FOLDER / f"library.{suffix}"

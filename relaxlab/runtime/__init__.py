@@ -26,6 +26,7 @@ from relaxlab.runtime.params import (
 )
 from relaxlab.runtime.tensor import Tensor, empty, from_dlpack, tensor
 from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.vm.executable import load_module
 
 __all__ = [
     "Array",
@@ -42,6 +43,7 @@ __all__ = [
     "from_dlpack",
     "get_global_func",
     "list_global_func_names",
+    "load_module",
     "load_param_dict",
     "load_param_dict_from_file",
     "register_global_func",

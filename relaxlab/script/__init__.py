@@ -32,11 +32,11 @@ R.Tensor((4,), dtype="float32")
 import textwrap
 
 from relaxlab.ir.module import BaseFunc, IRModule
-from relaxlab.script import ir, parser, printer, relax, tirx
+from relaxlab.script import ir, kernel_text, parser, printer, relax, tirx
 from relaxlab.script.ir import ir_module
 from relaxlab.script.parser.entry import parse_text
 
-__all__ = ["from_source", "ir", "ir_module", "parser", "printer", "relax", "tirx"]
+__all__ = ["from_source", "ir", "ir_module", "kernel_text", "parser", "printer", "relax", "tirx"]
 
 
 def from_source(text: str, *, name: str = "<str>") -> IRModule | BaseFunc:

@@ -25,7 +25,9 @@ from relaxlab.errors import InternalError
 from relaxlab.registry import Registry
 from relaxlab.runtime.vm.bytecode import Instruction, VMFuncInfo, VMFuncKind, decode
 from relaxlab.runtime.vm.disassemble import as_python, as_text, stats
-from relaxlab.runtime.vm.serialize import read_executable, write_executable
+from relaxlab.runtime.vm.library_file import read_library
+from relaxlab.runtime.vm.saved_library import write_saved_library
+from relaxlab.runtime.vm.serialize import write_executable
 from relaxlab.runtime.vm.verify import verify_executable
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "VMExecutable",
     "VMFuncInfo",
     "VMFuncKind",
+    "load_module",
 ]
 
 
@@ -182,27 +185,42 @@ class VMExecutable:
 
     def write_to_file(self, path: str | os.PathLike[str]) -> None:
         """Write ``save_to_bytes()`` to ``path``; the old file stays until the new one is whole."""
-        data = self.save_to_bytes()
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-        try:
-            partial.write_bytes(data)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        _replace(Path(path), self.save_to_bytes())
+
+    def export_library(self, path: str | os.PathLike[str]) -> None:
+        """Write the program with its kernels to one file, ``model.rlx``.
+
+        The file is data: bytecode in TVM's format, kernels as text, and what they hash to. It is
+        a zip archive, with the same bytes for the same program. The old file stays until the new
+        one is whole.
+
+        Raises
+        ------
+        InternalError
+            If a constant has no place in the format, or an imported library exists only as code.
+        """
+        _replace(Path(path), write_saved_library(self))
 
     @classmethod
     def load_from_bytes(
-        cls, data: bytes | bytearray | memoryview, verify: bool = True
+        cls,
+        data: bytes | bytearray | memoryview,
+        verify: bool = True,
+        *,
+        origin: str = "the data",
     ) -> "VMExecutable":
-        """Read an executable from its bytes, or from the library blob of a shared library.
+        """Read an executable from bytes; their content says what they are.
 
         Parameters
         ----------
         data
-            Format V1 or V2, or a library blob whose root is an executable.
+            An executable (format V1 or V2), a library blob whose root is one, a saved library, or
+            a shared library that TVM exported. Kernels in machine code are known by name, and
+            refuse to run.
         verify
             Whether to check that the program can run safely (see ``verify.py``).
+        origin
+            What messages call the data.
 
         Raises
         ------
@@ -210,13 +228,15 @@ class VMExecutable:
             For altered, cut or unknown bytes (section and byte offset), and, with ``verify``,
             for an unsafe program (function, instruction, word and rule).
         """
-        sections = read_executable(data)
+        found = read_library(data, origin)
+        sections = found.sections
         ex = cls(
             sections.func_table,
             sections.constants,
             sections.memory_scopes,
             sections.instr_offset,
             sections.instr_data,
+            found.imports,
         )
         if verify:
             verify_executable(ex)
@@ -224,14 +244,43 @@ class VMExecutable:
 
     @classmethod
     def load_from_file(cls, path: str | os.PathLike[str], verify: bool = True) -> "VMExecutable":
-        """Read a file written by ``write_to_file`` or by TVM; see :meth:`load_from_bytes`."""
-        return cls.load_from_bytes(Path(path).read_bytes(), verify)
+        """Read a file of any form that :meth:`load_from_bytes` knows."""
+        path = Path(path)
+        return cls.load_from_bytes(path.read_bytes(), verify, origin=path.name)
 
     def __repr__(self) -> str:
         return (
             f"VMExecutable({len(self.func_table)} functions, {len(self.constants)} constants, "
             f"{self.num_instructions} instructions)"
         )
+
+
+def load_module(path: str | os.PathLike[str], verify: bool = True) -> VMExecutable:
+    """Read a program and its kernels from a file; TVM's name for ``VMExecutable.load_from_file``.
+
+    Parameters
+    ----------
+    path
+        What ``export_library`` wrote, here or in TVM, or the bytes of an executable.
+    verify
+        Whether to check that the program can run safely.
+
+    Raises
+    ------
+    InternalError
+        If the file is none of these, was altered, or holds an unsafe program.
+    """
+    return VMExecutable.load_from_file(path, verify)
+
+
+def _replace(target: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        partial.write_bytes(data)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _words(values: "Iterable[int] | NDArray[np.int64]") -> NDArray[np.int64]:

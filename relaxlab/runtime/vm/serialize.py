@@ -38,6 +38,7 @@ __all__ = [
     "Sections",
     "TENSOR_MAGIC",
     "VERSION",
+    "as_view",
     "read_executable",
     "read_tensor",
     "write_executable",
@@ -56,7 +57,6 @@ _MAX_NDIM: Final = 32
 _MIN_FUNC_BYTES: Final = 52
 _MIN_CONSTANT_BYTES: Final = 8
 _MIN_SCOPE_BYTES: Final = 16
-_LIBRARY_ROOT: Final = "relax.VMExecutable"
 
 
 class ConstantKind(IntEnum):
@@ -154,8 +154,19 @@ class ByteReader:
             raise self.error(f"expected the end, {self.left} more bytes follow")
 
 
-def read_executable(data: bytes | bytearray | memoryview) -> Sections:
-    """Read the bytes of an executable, or of a library blob whose root is one.
+def read_executable(
+    data: bytes | bytearray | memoryview, base: int = 0, *, exact: bool = True
+) -> Sections:
+    """Read the bytes of an executable.
+
+    Parameters
+    ----------
+    data
+        Format V1 or V2.
+    base
+        Offset of ``data`` in its file, for messages.
+    exact
+        Whether bytes behind the last section are refused.
 
     Raises
     ------
@@ -164,20 +175,25 @@ def read_executable(data: bytes | bytearray | memoryview) -> Sections:
     TypeError
         If ``data`` is not bytes.
     """
-    if not isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError(f"expected the bytes of an executable, got {type(data).__name__}")
-    view = memoryview(data).cast("B")
-    reader = ByteReader(view)
+    reader = ByteReader(as_view(data, "an executable"), base=base)
     magic = reader.number("Q", "the magic number")
     if magic not in (MAGIC_V1, MAGIC_V2):
-        if magic == len(view) - 8 and magic >= 16:
-            return _read_library_root(view)
         raise reader.error(
             f"unknown magic number {magic:#018x}, expected {MAGIC_V2:#018x} (V2) or "
             f"{MAGIC_V1:#018x} (V1): this is not a Relax executable",
             0,
         )
-    return _read_sections(reader, has_scopes=magic == MAGIC_V2)
+    sections = _read_sections(reader, has_scopes=magic == MAGIC_V2)
+    if exact:
+        reader.finish()
+    return sections
+
+
+def as_view(data: bytes | bytearray | memoryview, what: str) -> memoryview:
+    """Return the bytes without a copy; a ``TypeError`` for anything else."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"expected the bytes of {what}, got {type(data).__name__}")
+    return memoryview(data).cast("B")
 
 
 def _read_sections(reader: ByteReader, *, has_scopes: bool) -> Sections:
@@ -185,7 +201,11 @@ def _read_sections(reader: ByteReader, *, has_scopes: bool) -> Sections:
     start = reader.at
     version = reader.string("the version")
     if version != VERSION:
-        raise reader.error(f"found version {version!r}, expected {VERSION!r}", start)
+        raise reader.error(
+            f"found version {version!r}, expected {VERSION!r}: compile the module again with a "
+            f"compiler that writes {VERSION}, such as relaxlab or TVM 0.27",
+            start,
+        )
     reader.section = "function table"
     funcs = tuple(_read_function(reader) for _ in range(reader.count("functions", _MIN_FUNC_BYTES)))
     scopes: dict[int, str] = {}
@@ -202,7 +222,6 @@ def _read_sections(reader: ByteReader, *, has_scopes: bool) -> Sections:
     instr_offset = reader.words("instruction offsets")
     reader.section = "instruction data"
     instr_data = reader.words("words of instructions")
-    reader.finish()
     return Sections(funcs, scopes, constants, instr_offset, instr_data)
 
 
@@ -295,27 +314,6 @@ def read_tensor(reader: ByteReader) -> Tensor:
     except ValueError as error:  # a zero extent beside an enormous one
         raise reader.error(f"cannot hold a tensor of shape {shape}: {error}", start) from None
     return Tensor(array, dtype)
-
-
-def _read_library_root(view: memoryview) -> Sections:
-    """Return the executable at the root of a library blob (what TVM puts into a shared library)."""
-    reader = ByteReader(view, "library blob")
-    reader.section = "import tree"
-    reader.number("Q", "the size")
-    reader.words("row pointers")
-    reader.words("children")
-    reader.section = "modules"
-    start = reader.at
-    kind = reader.string("a module kind")
-    if kind != _LIBRARY_ROOT:
-        raise reader.error(f"the root module is {kind!r}, expected {_LIBRARY_ROOT!r}", start)
-    length = reader.count("bytes of the executable", 1)
-    base = reader.at
-    inner = ByteReader(reader.take(length, "the executable"), base=base)
-    magic = inner.number("Q", "the magic number")
-    if magic not in (MAGIC_V1, MAGIC_V2):
-        raise inner.error(f"unknown magic number {magic:#018x}", 0)
-    return _read_sections(inner, has_scopes=magic == MAGIC_V2)
 
 
 # ---- writing --------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ HUGE = struct.pack("<Q", 2**62)
     ("data", "message"),
     [
         (b"", r"'header', byte 0: expected 8 bytes of the magic number, got 0"),
-        (b"PK\3\4" + bytes(60), r"'header', byte 0: unknown magic number 0x0*4034b50"),
+        (b"GGUF" + bytes(60), r"'header', byte 0: unknown magic number 0x0*46554747"),
         (altered(16, b"0.15"), r"'version', byte 8: found version '0.15', expected '0.14'"),
         (altered(8, HUGE), r"'version', byte 8: .* 130 are left"),
         (altered(20, HUGE), r"'function table', byte 20: 4611686018427387904 functions need"),
