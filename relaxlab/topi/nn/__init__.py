@@ -9,24 +9,31 @@ Examples
 'T_softmax_norm'
 """
 
+from relaxlab.topi.nn.batch_norm import batch_norm
 from relaxlab.topi.nn.convolution import conv, conv_transpose
 from relaxlab.topi.nn.dilate import dilate
 from relaxlab.topi.nn.elementwise import leaky_relu, prelu, relu, softplus
+from relaxlab.topi.nn.group_normalization import group_norm, instance_norm
 from relaxlab.topi.nn.normalization import layer_norm, rms_norm
 from relaxlab.topi.nn.padding import circular_pad, pad, reflect_pad, replicate_pad
+from relaxlab.topi.nn.pixel_shuffle import pixel_shuffle
 from relaxlab.topi.nn.pooling import adaptive_pool, pool
 from relaxlab.topi.nn.softmax import log_softmax, softmax
 
 __all__ = [
     "adaptive_pool",
+    "batch_norm",
     "circular_pad",
     "conv",
     "conv_transpose",
     "dilate",
+    "group_norm",
+    "instance_norm",
     "layer_norm",
     "leaky_relu",
     "log_softmax",
     "pad",
+    "pixel_shuffle",
     "pool",
     "prelu",
     "reflect_pad",

@@ -15,7 +15,7 @@ from relaxlab import te
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Expr
 from relaxlab.te import Tensor
-from relaxlab.topi.indices import normalize_axis
+from relaxlab.topi.indices import is_one, normalize_axis, same_extent, zero_of
 
 __all__ = ["leaky_relu", "prelu", "relu", "softplus"]
 
@@ -41,8 +41,25 @@ def leaky_relu(x: Tensor, alpha: float) -> Tensor:
 
 
 def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
-    """Return ``x`` where positive, else ``slope * x`` with one slope per index of ``axis``."""
+    """Return ``x`` where positive, else ``slope * x`` with one slope per index of ``axis``.
+
+    A single slope is for all.
+
+    Raises
+    ------
+    ValueError
+        If there is another number of slopes.
+    """
     place = normalize_axis(axis, x.ndim)
+    extent, given = x.shape[place], slope.shape[0] if slope.ndim == 1 else None
+    if given is None or not (is_one(given) or same_extent(given, extent)):
+        raise ValueError(
+            f"prelu needs one slope for each of {extent} indices of axis {place}, or a single one; "
+            f"got slopes of shape ({', '.join(map(str, slope.shape))})"
+        )
+    if is_one(given) and not is_one(extent):
+        single = slope
+        slope = te.compute((extent,), lambda c: single(zero_of(given)), name="slope_broadcasted")
     zero = prim_ops.const(0, x.dtype)
     return _map(
         x,

@@ -5,6 +5,7 @@ from relaxlab.relax.op.nn.activation import (
     gelu_tanh,
     leakyrelu,
     log_softmax,
+    prelu,
     relu,
     relu6,
     selu,
@@ -12,6 +13,7 @@ from relaxlab.relax.op.nn.activation import (
     softmax,
     softplus,
 )
+from relaxlab.relax.op.nn.channel_normalization import batch_norm, group_norm, instance_norm
 from relaxlab.relax.op.nn.convolution import (
     conv1d,
     conv1d_transpose,
@@ -22,6 +24,7 @@ from relaxlab.relax.op.nn.convolution import (
 )
 from relaxlab.relax.op.nn.normalization import dropout, layer_norm, rms_norm
 from relaxlab.relax.op.nn.padding import pad
+from relaxlab.relax.op.nn.pixels import batch_flatten, pixel_shuffle
 from relaxlab.relax.op.nn.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -41,6 +44,8 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "batch_flatten",
+    "batch_norm",
     "conv1d",
     "conv1d_transpose",
     "conv2d",
@@ -50,6 +55,8 @@ __all__ = [
     "dropout",
     "gelu",
     "gelu_tanh",
+    "group_norm",
+    "instance_norm",
     "layer_norm",
     "leakyrelu",
     "log_softmax",
@@ -57,6 +64,8 @@ __all__ = [
     "max_pool2d",
     "max_pool3d",
     "pad",
+    "pixel_shuffle",
+    "prelu",
     "relu",
     "relu6",
     "rms_norm",

@@ -27,6 +27,7 @@ __all__ = [
     "gelu_tanh",
     "leakyrelu",
     "log_softmax",
+    "prelu",
     "relu",
     "relu6",
     "selu",
@@ -78,6 +79,22 @@ def _softmax(name: str, summary: str) -> Callable[..., Call]:
     build.__name__ = build.__qualname__ = name
     build.__doc__ = f"{summary} along an axis, of floats."
     return build
+
+
+def _infer_prelu(call: Call, ctx: InferenceContext) -> Type:
+    ty = tensor_argument(call, 0)
+    if ty.ndim != -1:
+        normalize_axis(op_name(call), attributes(call).axis, ty.ndim)
+    require_float("Prelu requires the input tensor", ty.dtype)
+    return ty
+
+
+_PRELU = declare("nn.prelu", ("data", "alpha"), _infer_prelu, attributes=("axis",))
+
+
+def prelu(data: Expr, alpha: Expr, axis: int = 1) -> Call:
+    """Element-wise ``x if x > 0 else alpha * x``, with one ``alpha`` per index of ``axis``."""
+    return call_op(_PRELU, data, alpha, axis=int(axis))
 
 
 softmax = _softmax("softmax", "exp(x) / sum(exp(x))")

@@ -28,21 +28,23 @@ from relaxlab.relax.op.statistical import to_axes
 from relaxlab.relax.type import TensorType
 from relaxlab.relax.type_relations import dims_equal
 
-__all__ = ["dropout", "layer_norm", "rms_norm"]
+__all__ = ["dropout", "infer_normalization", "layer_norm", "rms_norm"]
 
 
 def _shown(dims: Sequence[Expr]) -> str:
     return "(" + ", ".join(map(str, dims)) + ("," if len(dims) == 1 else "") + ")"
 
 
-def infer_normalization(call: Call, ctx: InferenceContext, names: Sequence[str]) -> Type:
+def infer_normalization(
+    call: Call, ctx: InferenceContext, names: Sequence[str], axes: Sequence[int] | None = None
+) -> Type:
     """Infer the data's type after checking parameters that cover its ``axes``.
 
     The shape is dropped when it cannot be proved that the parameters have the right lengths.
     """
     data, name = tensor_argument(call, 0), op_name(call)
     params = [tensor_argument(call, i + 1) for i in range(len(names))]
-    axes = attributes(call).axes
+    axes = attributes(call).axes if axes is None else axes
     if data.ndim != -1:
         axes = normalize_axes(name, axes, data.ndim)
     require_float(f"{name} requires the input data", data.dtype, "data")

@@ -65,6 +65,9 @@ def _flatten(bb: BlockBuilder, call: Call) -> Expr:
     return bb.call_te(topi.reshape, call.args[0], ty.shape, primfunc_name_hint="reshape")
 
 
+register_legalize("nn.batch_flatten")(_flatten)
+
+
 @register_legalize("permute_dims")
 def _permute_dims(bb: BlockBuilder, call: Call) -> Expr:
     return bb.call_te(

@@ -76,6 +76,11 @@ def _leakyrelu(bb: BlockBuilder, call: Call) -> Expr:
     )
 
 
+@register_legalize("nn.prelu")
+def _prelu(bb: BlockBuilder, call: Call) -> Expr:
+    return bb.call_te(topi.nn.prelu, *call.args, attrs_of(call).axis, primfunc_name_hint="prelu")
+
+
 @register_legalize("nn.softplus")
 def _softplus(bb: BlockBuilder, call: Call) -> Expr:
     attrs = attrs_of(call)
@@ -99,28 +104,6 @@ def _softmax(bb: BlockBuilder, call: Call) -> Expr:
 def _log_softmax(bb: BlockBuilder, call: Call) -> Expr:
     return bb.call_te(
         topi.nn.log_softmax, call.args[0], attrs_of(call).axis, primfunc_name_hint="log_softmax"
-    )
-
-
-@register_legalize("nn.layer_norm")
-def _layer_norm(bb: BlockBuilder, call: Call) -> Expr:
-    attrs = attrs_of(call)
-    axes, epsilon, scale, center = attrs.axes, attrs.epsilon, attrs.scale, attrs.center
-
-    def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-        # TVM scales and moves whatever the two attributes say
-        return topi.nn.layer_norm(
-            data, gamma if scale else None, beta if center else None, axes, epsilon
-        )
-
-    return bb.call_te(layer_norm, *call.args, primfunc_name_hint="layer_norm")
-
-
-@register_legalize("nn.rms_norm")
-def _rms_norm(bb: BlockBuilder, call: Call) -> Expr:
-    attrs = attrs_of(call)
-    return bb.call_te(
-        topi.nn.rms_norm, *call.args, attrs.axes, attrs.epsilon, primfunc_name_hint="rms_norm"
     )
 
 
@@ -150,4 +133,14 @@ def _pad(bb: BlockBuilder, call: Call) -> Expr:
         )
     return bb.call_te(
         te_func, call.args[0], before, after, primfunc_name_hint=f"{attrs.pad_mode}_pad"
+    )
+
+
+@register_legalize("nn.pixel_shuffle")
+def _pixel_shuffle(bb: BlockBuilder, call: Call) -> Expr:
+    return bb.call_te(
+        topi.nn.pixel_shuffle,
+        call.args[0],
+        attrs_of(call).upscale_factor,
+        primfunc_name_hint="pixel_shuffle",
     )
