@@ -10,17 +10,17 @@ Examples
 >>> n = b.argument("n")
 >>> with b.loop(b.int64(0), n, 1) as loop:
 ...     _ = b.binary("mul", loop.index, n), b.binary("mul", n, n)
->>> print(b.finish())
+>>> print(b.finish(), end="")
 define internal i32 @twice(i64 %n) noinline {
 entry:
   %status = alloca i32
   store i32 0, ptr %status
-  %0 = mul i64 %n, %n
-  %1 = icmp sgt i64 %n, 0
-  br i1 %1, label %loop.0, label %done.0
+  %v0 = icmp sgt i64 %n, 0
+  %v2 = mul i64 %n, %n
+  br i1 %v0, label %loop.0, label %done.0
 loop.0:
   %i0 = phi i64 [ 0, %entry ], [ %i0.next, %loop.0 ]
-  %2 = mul i64 %i0, %n
+  %v1 = mul i64 %i0, %n
   %i0.next = add nuw nsw i64 %i0, 1
   %i0.more = icmp slt i64 %i0.next, %n
   br i1 %i0.more, label %loop.0, label %done.0
@@ -32,13 +32,14 @@ leave:
 }
 """
 
+import ctypes
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-__all__ = ["Builder", "Loop", "Value", "float_text", "literal_text"]
+__all__ = ["Builder", "Loop", "Value", "helper_name", "mangled", "mangled_type"]
 
 Number = int | float | bool
 
@@ -122,18 +123,18 @@ class Loop:
     results: list[Value]
 
 
-def float_text(value: float, elem: str) -> str:
+def _float_text(value: float, elem: str) -> str:
     """Return a float literal: always hexadecimal, so that no digit is lost."""
     if elem == "float":
         # LLVM writes a float as the double of the same value
-        value = struct.unpack("<f", struct.pack("<f", value))[0] if abs(value) != 1e400 else value
+        value = ctypes.c_float(value).value
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
-def literal_text(value: Number, elem: str) -> str:
+def _literal_text(value: Number, elem: str) -> str:
     """Return a literal of a scalar type."""
     if elem in ("float", "double"):
-        return float_text(float(value), elem)
+        return _float_text(float(value), elem)
     if elem == "i1":
         return "true" if value else "false"
     return str(int(value))
@@ -152,6 +153,8 @@ class Builder:
         LLVM type of the result; None for a status.
     attributes
         Function attributes.
+    export
+        Whether it can be called from outside the module.
     """
 
     def __init__(
@@ -161,11 +164,13 @@ class Builder:
         *,
         result: str | None = None,
         attributes: str = "noinline",
+        export: bool = False,
     ) -> None:
         self.name = name
         self.declarations: dict[str, str] = {}
         self.helpers: dict[tuple[Any, ...], None] = {}
         self._attributes = attributes
+        self._linkage = "" if export else "internal "
         self._result = result
         self._parameters = list(parameters)
         self._arguments = {
@@ -191,7 +196,7 @@ class Builder:
 
     def literal(self, value: Number, elem: str, lanes: int = 0) -> Value:
         """Return a literal, or a vector of equal literals."""
-        text = literal_text(value, elem)
+        text = _literal_text(value, elem)
         if lanes:
             text = f"splat ({elem} {text})"
         return Value(text, elem, lanes, 0, value)
@@ -315,6 +320,22 @@ class Builder:
             arguments,
         )
 
+    def call_helper(self, name: str, elem: str, arguments: Sequence[Value]) -> Value:
+        """Return a call of a function of ``helpers.py``, which the module will define."""
+        kinds = tuple((a.elem, a.lanes) for a in arguments)
+        self.helpers[name, elem, kinds] = None
+        function = helper_name(name, elem, kinds)
+        lanes = arguments[0].lanes
+        kind = f"<{lanes} x {elem}>" if lanes else elem
+        operands = ", ".join(a.typed for a in arguments)
+        return self._pure(
+            ("call", function, *(a.text for a in arguments)),
+            f"call {kind} @{function}({operands})",
+            elem,
+            lanes,
+            arguments,
+        )
+
     def intrinsic(self, name: str, *arguments: Value) -> Value:
         """Return a call of an LLVM intrinsic that is overloaded on its first operand."""
         arguments = self.same_lanes(*arguments)
@@ -342,7 +363,11 @@ class Builder:
             return a
         at = lane if isinstance(lane, Value) else self.int64(lane)
         return self._pure(
-            ("extract", a.text, at.text), f"extractelement {a.typed}, {at.typed}", a.elem, 0, (a, at)
+            ("extract", a.text, at.text),
+            f"extractelement {a.typed}, {at.typed}",
+            a.elem,
+            0,
+            (a, at),
         )
 
     def any_lane(self, a: Value) -> Value:
@@ -575,7 +600,6 @@ class Builder:
             self._scopes.append(scope)
             sides.append((scope, list(side())))
             self._scopes.pop()
-        before = parent.label
         target = labels[1] if otherwise is not None else labels[2]
         parent.lines.append(f"  br i1 {condition.text}, label %{labels[0]}, label %{target}")
         for (scope, _), label in zip(sides, labels, strict=False):
@@ -584,10 +608,11 @@ class Builder:
             parent.lines.append(f"  br label %{labels[2]}")
         parent.lines.append(f"{labels[2]}:")
         parent.label = labels[2]
-        del before
         if otherwise is None:
             return []
-        return [self._merged(a, b, sides, number) for a, b in zip(sides[0][1], sides[1][1], strict=True)]
+        return [
+            self._merged(a, b, sides, number) for a, b in zip(sides[0][1], sides[1][1], strict=True)
+        ]
 
     def _merged(
         self, a: Value, b: Value, sides: list[tuple[_Scope, list[Value]]], number: int
@@ -647,6 +672,13 @@ class Builder:
         self._cold.append(f"  store i32 {code}, ptr %status")
         self._cold.append("  br label %leave")
 
+    def fail(self, code: int, details: Sequence[Value], state: Value) -> None:
+        """End the function here with a status; see :meth:`fail_if`."""
+        for position, value in enumerate(details):
+            place = self.element(state, self.int64(position), "i64")
+            self.line(f"store {value.typed}, {place.typed}")
+        self.leave(self.literal(code, "i32"))
+
     def leave(self, code: Value | None = None) -> None:
         """End the function here, with a status if one is given."""
         if code is not None:
@@ -670,7 +702,8 @@ class Builder:
         """Return the text of the function; ``value`` is what a plain function returns."""
         header = ", ".join(f"{t} %{n}" for t, n in self._parameters)
         result = self._result or "i32"
-        lines = [f"define internal {result} @{self.name}({header}) {self._attributes} {{", "entry:"]
+        name = f"{self._linkage}{result} @{self.name}"
+        lines = [f"define {name}({header}) {self._attributes} {{", "entry:"]
         root = self._scopes[0]
         if self._result is not None and value is not None:
             lines += [*self._entry, *root.lines, f"  ret {value.typed}", "}"]
@@ -683,13 +716,11 @@ class Builder:
     # ------------------------------------------------------------ placing
 
     def _name(self) -> str:
-        name = f"%{self._count}"
+        name = f"%v{self._count}"
         self._count += 1
         return name
 
-    def _pure(
-        self, key: Any, text: str, elem: str, lanes: int, operands: Sequence[Value]
-    ) -> Value:
+    def _pure(self, key: Any, text: str, elem: str, lanes: int, operands: Sequence[Value]) -> Value:
         depth = 0
         for operand in operands:
             depth = max(depth, operand.depth)
@@ -737,6 +768,11 @@ def mangled_type(elem: str, lanes: int) -> str:
 def mangled(value: Value) -> str:
     """Return how an overloaded intrinsic's name spells a value's type."""
     return mangled_type(value.elem, value.lanes)
+
+
+def helper_name(name: str, elem: str, kinds: Sequence[tuple[str, int]]) -> str:
+    """Return the function name of a helper for given types."""
+    return f"{name}.{elem}.{mangled_type(*kinds[0])}"
 
 
 def _aligned(address: Value, align: int) -> str:
