@@ -375,8 +375,8 @@ class _Creator:
             [BufferStore(b, value, indices) for b, value in zip(buffers, begin, strict=True)]
         )
         old = tuple(TensorLoad(buffer, indices) for buffer in buffers)
-        new = tuple(convert(self.analyzer.simplify(value)) for value in reduce.source)
-        combined = combiner.combine(old, new)
+        new = tuple(self.analyzer.simplify(value) for value in reduce.source)
+        combined = tuple(convert(value) for value in combiner.combine(old, new))
         if len(buffers) == 1:
             body: Stmt = BufferStore(buffers[0], combined[0], indices)
         else:

@@ -92,6 +92,7 @@ from relaxlab.topi.slicing import (
     take,
 )
 from relaxlab.topi.sort import argsort, sort, topk
+from relaxlab.topi.take_grad import take_grad
 from relaxlab.topi.transform import (
     concatenate,
     expand_dims,
@@ -203,6 +204,7 @@ __all__ = [
     "subtract",
     "sum",
     "take",
+    "take_grad",
     "tan",
     "tanh",
     "tile",

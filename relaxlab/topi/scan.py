@@ -16,25 +16,16 @@ from collections.abc import Callable, Sequence
 from relaxlab import te
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Expr, Var
-from relaxlab.ir.prim import TensorLoad
 from relaxlab.runtime.dtype import DataType
 from relaxlab.te import Tensor
-from relaxlab.tirx import BufferStore, For, ForKind, Stmt, buffer_type, decl_buffer, seq
+from relaxlab.tirx import ForKind, Stmt, decl_buffer, seq
+from relaxlab.topi.flat import flat_load, flat_store, loop
 from relaxlab.topi.indices import normalize_axis, product
 
 __all__ = ["cumprod", "cumsum"]
 
 _INT64 = DataType("int64")
 _Combine = Callable[[Expr, Expr], Expr]
-
-
-def _flat_index(buffer: Var, position: Expr) -> tuple[Expr, ...]:
-    """Return the index of a row-major position; the first dimension needs no remainder."""
-    indices: list[Expr] = []
-    for extent in reversed(buffer_type(buffer).shape[1:]):
-        indices.append(prim_ops.floormod(position, extent))
-        position = prim_ops.floordiv(position, extent)
-    return (position, *reversed(indices))
 
 
 def _scan(
@@ -62,13 +53,13 @@ def _scan(
         source, result = inputs[0], outputs[0]
 
         def element(position: Expr) -> Expr:
-            return prim_ops.cast(target, TensorLoad(source, _flat_index(source, position)))
+            return prim_ops.cast(target, flat_load(source, position))
 
         def so_far(position: Expr) -> Expr:
-            return TensorLoad(result, _flat_index(result, position))
+            return flat_load(result, position)
 
         def store(position: Expr, value: Expr) -> Stmt:
-            return BufferStore(result, value, _flat_index(result, position))
+            return flat_store(result, position, value)
 
         row, step = Var("v", _INT64), Var("v", _INT64)
         base = prim_ops.floordiv(row, after) * length * after + prim_ops.floormod(row, after)
@@ -76,10 +67,9 @@ def _scan(
         here, previous = base + k * after, base + (k - 1) * after
         first = prim_ops.const(identity, target) if exclusive else element(base)
         added = element(previous if exclusive else here)
-        zero = prim_ops.const(0, _INT64)
         rest = store(here, combine(so_far(previous), added))
-        inner = For(step, zero, length - 1, ForKind.SERIAL, rest)
-        return For(row, zero, before * after, ForKind.PARALLEL, seq([store(base, first), inner]))
+        inner = loop(step, length - 1, rest)
+        return loop(row, before * after, seq([store(base, first), inner]), ForKind.PARALLEL)
 
     result: Tensor = te.extern(
         [shape], [data], body, name=name, dtype=[target], out_buffers=[out_buf]

@@ -21,7 +21,6 @@ from relaxlab.te import Tensor
 from relaxlab.tirx import (
     AllocBuffer,
     BufferStore,
-    For,
     ForKind,
     IfThenElse,
     Stmt,
@@ -29,6 +28,7 @@ from relaxlab.tirx import (
     decl_buffer,
     seq,
 )
+from relaxlab.topi.flat import flat_index, loop
 from relaxlab.topi.indices import product
 
 __all__ = ["searchsorted"]
@@ -77,7 +77,7 @@ def searchsorted(
             return BufferStore(buffer, value, (zero,))
 
         at = Var("v", _INT64)
-        index = _index_of(at, values.shape)
+        index = flat_index(at, values.shape)
         middle = get(low) + prim_ops.shift_right(get(high) - get(low), 1)
         place = prim_ops.cast(_INT64, get(low)) + prim_ops.shift_right(
             prim_ops.cast(_INT64, get(high) - get(low)), 1
@@ -85,16 +85,16 @@ def searchsorted(
         compare = prim_ops.less_equal if right else prim_ops.less
         before = compare(TensorLoad(sequence, (place,)), TensorLoad(sought, index))
         step = IfThenElse(before, put(low, middle + 1), put(high, middle))
-        loop = While(prim_ops.less(get(low), get(high)), step)
+        search = While(prim_ops.less(get(low), get(high)), step)
         statements = [
             AllocBuffer(low),
             AllocBuffer(high),
             put(low, prim_ops.const(0, target)),
             put(high, prim_ops.cast(target, length)),
-            loop,
+            search,
             BufferStore(outputs[0], get(low), index),
         ]
-        return For(at, zero, product(values.shape), ForKind.PARALLEL, seq(statements))
+        return loop(at, product(values.shape), seq(statements), ForKind.PARALLEL)
 
     result: Tensor = te.extern(
         [values.shape],
@@ -104,11 +104,3 @@ def searchsorted(
         dtype=[target],
     )[0]
     return result
-
-
-def _index_of(position: Expr, shape: Sequence[Expr]) -> tuple[Expr, ...]:
-    indices: list[Expr] = []
-    for extent in reversed(shape[1:]):
-        indices.append(prim_ops.floormod(position, extent))
-        position = prim_ops.floordiv(position, extent)
-    return (position, *reversed(indices)) if shape else ()

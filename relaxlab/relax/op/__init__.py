@@ -5,7 +5,7 @@ normalized. Families live in modules of TVM's names; ``nn``, ``memory``, ``vm`` 
 sub-packages.
 """
 
-from relaxlab.relax.op import builtin, memory, nn, vm
+from relaxlab.relax.op import builtin, grad, memory, nn, vm
 from relaxlab.relax.op import operators as operators
 from relaxlab.relax.op.base import (
     assert_op,
@@ -196,6 +196,7 @@ __all__ = [
     "floor_mod",
     "full",
     "full_like",
+    "grad",
     "greater",
     "greater_equal",
     "hint_on_device",

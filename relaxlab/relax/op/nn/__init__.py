@@ -22,6 +22,7 @@ from relaxlab.relax.op.nn.convolution import (
     conv3d,
     conv3d_transpose,
 )
+from relaxlab.relax.op.nn.loss import cross_entropy_with_logits, nll_loss
 from relaxlab.relax.op.nn.normalization import dropout, layer_norm, rms_norm
 from relaxlab.relax.op.nn.padding import pad
 from relaxlab.relax.op.nn.pixels import batch_flatten, pixel_shuffle
@@ -52,6 +53,7 @@ __all__ = [
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
+    "cross_entropy_with_logits",
     "dropout",
     "gelu",
     "gelu_tanh",
@@ -63,6 +65,7 @@ __all__ = [
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
+    "nll_loss",
     "pad",
     "pixel_shuffle",
     "prelu",
