@@ -23,6 +23,7 @@ __all__ = ["Target", "TargetKind"]
 _KEYS = {
     "llvm": ("cpu",),
     "numpy": ("cpu",),
+    "interpreter": ("cpu",),
     "c": ("cpu",),
     "cuda": ("cuda", "gpu"),
     "rocm": ("rocm", "gpu"),

@@ -70,11 +70,11 @@ def test_targets() -> None:
 
 
 def test_the_interpreter_is_a_generator_too() -> None:
-    kernel = GENERATORS.get("interpreter")(DOUBLE, "double")
+    reference = library("interpreter")
     out = np.zeros(2, "float32")
-    kernel.function(np.ones(2, "float32"), out)
+    reference["double"](np.ones(2, "float32"), out)
     assert out.tolist() == [2, 2]
-    assert "T.prim_func" in kernel.source
+    assert "T.prim_func" in reference.source("double")
 
 
 def test_errors_inside_a_kernel_show_its_text() -> None:

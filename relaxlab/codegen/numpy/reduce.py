@@ -2,7 +2,9 @@
 
 A sum of products of two reads that do not move along the same axes is a matrix product and goes
 to BLAS, on views where that is possible. Folds of other kinds become loops over the folded axes
-with array statements inside. Counterpart: reductions in TVM's back ends.
+with array statements inside. A fold of no elements is its identity here; the interpreter, which
+initializes at the first element, never gets that far and leaves the output alone.
+Counterpart: reductions in TVM's back ends.
 
 Examples
 --------
