@@ -56,9 +56,13 @@ def chromium() -> str:
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser(chromium):
-    """Return a headless browser."""
+    """Return a headless browser.
+
+    It ends with the last browser test: while it runs, Playwright keeps an event loop running in
+    this thread, and no other test could start one.
+    """
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - the fixture above may skip
 
     with sync_playwright() as playwright:
@@ -69,7 +73,7 @@ def browser(chromium):
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lab(chromium, tmp_path_factory) -> Iterator[Lab]:
     """Run a JupyterLab on a copy of the notebooks, with a configuration of its own."""
     scratch = tmp_path_factory.mktemp("lab")
