@@ -20,7 +20,7 @@ float32[6] s0 [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 import math
 import weakref
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, Protocol
 
@@ -57,6 +57,8 @@ _EDGE: Final = 4
 _MAX_ITEMS: Final = 64
 _MAX_DEPTH: Final = 4
 _MAX_TEXT: Final = 200
+_ROUNDS_TO_INFINITY: Final = 2.0**128 - 2.0**103
+"""The least float that no float32 is nearest to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +106,18 @@ class TensorValue:
 
     @property
     def text(self) -> str:
-        """One line: type, storage and offset, edge elements."""
+        """One line: type, storage and offset, edge elements.
+
+        A narrow float is told by the shortest digits that name it as a float32: the one nearest to
+        0.1 is 0.10000000149011612, which nobody can read.
+        """
+        narrow = "float" in self.dtype and not self.dtype.startswith("float64")
+        words: Callable[[Number], str] = _narrow_text if narrow else str
         dims = ", ".join(map(str, self.shape))
         place = f"s{self.storage}" + (f"+{self.offset}" if self.offset else "")
-        shown = ", ".join(map(str, self.head))
+        shown = ", ".join(map(words, self.head))
         if self.tail:
-            shown += ", …, " + ", ".join(map(str, self.tail))
+            shown += ", …, " + ", ".join(map(words, self.tail))
         nans = f" {self.nan_count} NaN" if self.nan_count else ""
         return f"{self.dtype}[{dims}] {place} [{shown}]{nans}"
 
@@ -347,6 +355,16 @@ def address_of(array: NDArray[Any]) -> int:
 def function_name(function: object) -> str:
     """Return the name of a callable, or of its type: never an address."""
     return getattr(function, "__name__", None) or type(function).__name__
+
+
+def _narrow_text(value: Number) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    for digits in range(1, 9):
+        short = float(f"{value:.{digits}g}")
+        if abs(short) < _ROUNDS_TO_INFINITY and float(np.float32(short)) == value:
+            return str(short)
+    return str(float(f"{value:.9g}"))
 
 
 def _number(value: Any) -> Number:

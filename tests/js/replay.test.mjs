@@ -7,16 +7,20 @@ import test from "node:test";
 
 const source = readFileSync(new URL("../../relaxlab/widgets/static/replay.js", import.meta.url));
 // through an address with the text in it: a .js file is a module for every Node only so
-const { clamp, countUpTo, Cursor, cut, floatText, mark, Replay } =
+const { clamp, countUpTo, Cursor, cut, floatText, mark, narrowText, Replay } =
   await import(`data:text/javascript;base64,${source.toString("base64")}`);
 
-const { cases, floats } = process.env.RELAXLAB_CASES
+const { cases, floats, narrow } = process.env.RELAXLAB_CASES
   ? JSON.parse(readFileSync(process.env.RELAXLAB_CASES, "utf8"))
-  : { cases: [], floats: [[0.1, "0.1"], [1, "1.0"], [-0, "-0.0"], [1e16, "1e+16"], [1e-5, "1e-05"]] };
+  : { cases: [], narrow: [[Math.fround(0.1), "0.1"]], floats: [[0.1, "0.1"], [1, "1.0"], [-0, "-0.0"], [1e16, "1e+16"], [1e-5, "1e-05"]] };
 
 test("floats are written as Python writes them", () => {
   for (const [value, text] of floats) assert.equal(floatText(value), text);
   assert.deepEqual([NaN, Infinity, -Infinity].map(floatText), ["nan", "inf", "-inf"]);
+});
+
+test("narrow floats have the fewest digits", () => {
+  for (const [value, text] of narrow) assert.equal(narrowText(value), text);
 });
 
 test("texts are cut by characters", () => {

@@ -56,6 +56,24 @@ def test_long_tensors_show_their_edges_and_a_change_in_the_middle():
     assert Describer().describe(Tensor(array)) != before
 
 
+def test_narrow_floats_read_as_they_were_written():
+    values = [0.1, 1e-7, 16777216, 3.4028235e38, -0.0, 1 / 3, np.nan, np.inf]
+    text = Describer().describe(tensor(np.array(values, "float32"))).text
+    assert text == (
+        "float32[8] s0 [0.1, 1e-07, 16777216.0, 3.4028235e+38, -0.0, 0.33333334, nan, inf] 1 NaN"
+    )
+    random = np.random.default_rng(0).integers(0, 2**32, 2000, dtype="uint32").view("float32")
+    for value in random[np.isfinite(random)]:
+        text = Describer().describe(tensor(np.array([value]))).text
+        assert np.float32(text.partition(" [")[2].rstrip("]")) == value
+    # elements stay what they are, and a wide float is not shortened
+    assert Describer().describe(tensor(np.array([0.1], "float32"))).head == (
+        float(np.float32(0.1)),
+    )
+    wide = np.array([float(np.float32(0.1))])
+    assert Describer().describe(tensor(wide)).text == "float64[1] s0 [0.10000000149011612]"
+
+
 def test_tensors_over_the_limit_get_no_statistics():
     described = Describer(stats_limit=10).describe(tensor(np.zeros(11)))
     assert (described.minimum, described.nan_count, described.checksum) == (None, None, None)

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from relaxlab.relax.exec_builder import ExecBuilder
+from relaxlab.runtime.describe import TensorValue
 from relaxlab.runtime.tensor import tensor
 from relaxlab.trace import DebugSession
 from relaxlab.trace.explain import explain_events, explain_next
@@ -33,6 +34,19 @@ FLOATS = [
 ]
 
 
+def narrow_floats():
+    """Return float32 values of all sizes, powers of two (uneven neighbours) among them."""
+    random = np.random.default_rng(0)
+    bits = random.integers(0, 2**32, 3000, dtype="uint32").view("float32")
+    values = [*bits[np.isfinite(bits)], *(np.float32(2.0) ** np.arange(-149, 128, dtype="float32"))]
+    return [*map(float, values), 0.0, -0.0, 1.0, 16777216.0, -1762400.25, float(np.float32(1e-5))]
+
+
+def narrow_text(value):
+    text = TensorValue("float32", (1,), "cpu:0", 0, 0, (value,), (), None, None, None, None).text
+    return text.partition("[1] s0 [")[2].rstrip("]")
+
+
 @pytest.fixture(scope="module")
 def node():
     path = shutil.which("node")
@@ -42,7 +56,12 @@ def node():
 
 
 def run_node(node, cases, path):
-    path.write_text(json.dumps(cases, allow_nan=False), encoding="utf-8")
+    examples = {
+        "cases": cases,
+        "floats": [[value, repr(value)] for value in FLOATS],
+        "narrow": [[value, narrow_text(value)] for value in narrow_floats()],
+    }
+    path.write_text(json.dumps(examples, allow_nan=False), encoding="utf-8")
     done = subprocess.run(
         [node, "--test", "tests/js/replay.test.mjs"],
         cwd=REPOSITORY,
@@ -189,10 +208,8 @@ def test_the_page_shows_and_moves_as_python_does(node, tmp_path):
     collect()
     assert sum(bool(case["trace"]["first_step"]) for case in cases) > 3
     assert sum("error" in case["trace"]["outcome"] for case in cases) > 1
-    shown = run_node(
-        node, {"cases": cases, "floats": [[x, repr(x)] for x in FLOATS]}, tmp_path / "cases.json"
-    )
-    assert f"pass {2 * len(cases) + 5}" in shown
+    shown = run_node(node, cases, tmp_path / "cases.json")
+    assert f"pass {2 * len(cases) + 6}" in shown
 
 
 def identity(ib: ExecBuilder):
@@ -226,6 +243,4 @@ def test_values_of_every_kind_read_the_same(node, tmp_path):
         argument = tensor(value) if isinstance(value, np.ndarray) else value
         stepper = VMStepper(machine, "f", argument, 1)
         cases.append(case_of(stepper, lambda _: [], repr(value)))
-    run_node(
-        node, {"cases": cases, "floats": [[x, repr(x)] for x in FLOATS]}, tmp_path / "cases.json"
-    )
+    run_node(node, cases, tmp_path / "cases.json")

@@ -28,6 +28,25 @@ export function floatText(value) {
   return `${sign}${whole}.${digits.slice(exponent + 1) || "0"}`;
 }
 
+/** The same for a value of float32: the fewest digits that name it there. */
+export function narrowText(value) {
+  if (value === 0) return floatText(value); // no digits tell -0 from 0
+  for (let digits = 1; digits < 9; digits++) {
+    const short = rounded(value, digits);
+    if (Math.fround(short) === value) return floatText(short);
+  }
+  return floatText(rounded(value, 9));
+}
+
+/** A float of so many digits; a tie goes to the even one as in Python, not away from zero. */
+function rounded(value, digits) {
+  const [mantissa, power] = value.toExponential(digits).split("e");
+  const kept = mantissa.slice(0, -1).replace(/\.$/, "");
+  const tie = mantissa.endsWith("5") && Number(`${mantissa}e${power}`) === value;
+  if (tie && Number(kept[kept.length - 1]) % 2 === 0) return Number(`${kept}e${power}`);
+  return Number(value.toExponential(digits - 1));
+}
+
 /** A text cut as Python's `_short` cuts it: by characters, not by UTF-16 units. */
 export function cut(text, length = SHORT) {
   if (text.length <= length) return text;
@@ -270,11 +289,12 @@ export class Replay {
   }
 }
 
-/** An element as Python writes it: a float's JSON may have lost its point. */
+/** An element as `TensorValue.text` writes it: a float's JSON may have lost its point. */
 function elementText(value, dtype) {
   if (value === true) return "True";
   if (value === false) return "False";
-  return typeof value === "number" && dtype.includes("float") ? floatText(value) : String(value);
+  if (typeof value !== "number" || !dtype.includes("float")) return String(value);
+  return dtype.startsWith("float64") ? floatText(value) : narrowText(value);
 }
 
 /** Change mark of a register, as in the text twin: + new, - let go, * changed, or nothing. */
