@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from relaxlab.cli import main
-from relaxlab.cli.lab.check import Sanitizer, check
+from relaxlab.cli.lab.check import Sanitizer, check, first_difference
 from relaxlab.cli.lab.kernel import CellOutput
 from relaxlab.cli.lab.notebooks import work_folder
 
@@ -171,3 +171,16 @@ def test_an_error_keeps_its_text_without_colours():
     output = CellOutput()
     output.add("error", {"ename": "E", "evalue": "v", "traceback": ["\x1b[31mE\x1b[0m: v"]})
     assert output.error == "E: v"
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "words"),
+    [
+        ("a\nb\n", "a\nc\n", "line 2: expected 'b', got 'c'"),
+        ("a\nb\n", "a\n", "expected 2 lines, got 1; missing: 'b'"),
+        ("a\n", "a\nb\n", "expected 1 lines, got 2; added: 'b'"),
+        ("a", "a\n", "expected 1 lines, got 1; added: ''"),
+    ],
+)
+def test_the_first_difference_is_shown(expected, got, words):
+    assert first_difference(expected, got) == words

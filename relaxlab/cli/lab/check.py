@@ -13,7 +13,6 @@ JupyterLab answers on http://127.0.0.1:40213 (3.1 s)
 """
 
 import asyncio
-import json
 import re
 import shutil
 import signal
@@ -29,7 +28,7 @@ from relaxlab.cli.lab.kernel import CellOutput, Kernel, connected_kernel, text_o
 from relaxlab.cli.lab.notebooks import TOUR
 from relaxlab.cli.lab.server import ServerError, running_server
 
-__all__ = ["Sanitizer", "check"]
+__all__ = ["Sanitizer", "check", "first_difference"]
 
 _SANITIZE_FILE = "nbval_sanitize.cfg"
 _SHOWN = 60
@@ -156,13 +155,16 @@ def _problem(cell: Mapping[str, Any], output: CellOutput, sanitize: Sanitizer) -
         expected = sanitize(getattr(recorded, what))
         got = sanitize(getattr(output, what))
         if expected != got:
-            return f"{what} differs from the committed notebook: {_first_difference(expected, got)}"
+            return f"{what} differs from the committed notebook: {first_difference(expected, got)}"
     return None
 
 
-def _first_difference(expected: str, got: str) -> str:
+def first_difference(expected: str, got: str) -> str:
+    """Say in one line where two texts that differ part."""
     old, new = expected.splitlines(), got.splitlines()
     for number, (left, right) in enumerate(zip(old, new, strict=False), 1):
         if left != right:
             return f"line {number}: expected {left!r}, got {right!r}"
-    return f"expected {len(old)} lines, got {len(new)}: {json.dumps((old + new)[-1:])}"
+    common = min(len(old), len(new))
+    verb, line = ("missing", old[common]) if len(old) > common else ("added", [*new, ""][common])
+    return f"expected {len(old)} lines, got {len(new)}; {verb}: {line!r}"
