@@ -58,6 +58,8 @@ from relaxlab.tirx import (
 __all__ = ["create_prim_func"]
 
 _TRUE = IntImm(DataType("bool"), 1)
+#: Names the tensors whose order of dimensions a schedule may change.
+_LAYOUT_FREE = "layout_free_placeholders"
 
 
 def create_prim_func(
@@ -159,7 +161,7 @@ class _Creator:
         return PrimFunc(params, self._root(body), attrs=DictAttrs(dict(sorted(attrs.items()))))
 
     def _layout_free(self, order: Sequence[Operation]) -> tuple[int, ...]:
-        named = [t for op in order for t in op.attrs.get("layout_free_placeholders", ())]
+        named = [t for op in order for t in op.attrs.get(_LAYOUT_FREE, ())]
         return tuple(i for i, p in enumerate(self.params) if any(p is t for t in named))
 
     def _root(self, body: list[Stmt]) -> Stmt:
@@ -227,7 +229,9 @@ class _Creator:
             several = len(op.outputs) > 1
             known[buffer] = self._buffer(tensor, f"{op.name}_v{i}" if several else op.name)
         body = substitute(op.body, {k: v for k, v in known.items() if k is not v})
-        block = SBlock((), (), (), self.names.fresh(op.name), body, annotations=_annotations(op))
+        block = SBlock(
+            (), (), (), self.names.fresh(op.name), body, annotations=self._annotations(op)
+        )
         return SBlockRealize((), _TRUE, block)
 
     def _compute(self, op: ComputeOp) -> Stmt:
@@ -302,7 +306,7 @@ class _Creator:
                 names[i],
                 body,
                 block_init,
-                annotations=_annotations(op) if innermost else {},
+                annotations=self._annotations(op) if innermost else {},
             )
             values = (*(var for _, var in carried), *loops)
             return _looped(SBlockRealize(values, _TRUE, block), loops, domains)
@@ -357,7 +361,7 @@ class _Creator:
             self.names.fresh(name),
             body,
             init,
-            annotations=_annotations(op),
+            annotations=self._annotations(op),
         )
         return SBlockRealize(values_of_iters, _TRUE, block)
 
@@ -389,6 +393,13 @@ class _Creator:
         if not prim_ops.is_const_int(condition, 1):
             body = IfThenElse(condition, body)
         return body, init
+
+    def _annotations(self, op: Operation) -> dict[str, Any]:
+        """Return a block's annotations; of tensors that may be laid out freely those of our own."""
+        attrs = dict(op.attrs)
+        free = attrs.pop(_LAYOUT_FREE, ())
+        own = [self.buffers[t] for t in free if not any(p is t for p in self.listed)]
+        return {**attrs, _LAYOUT_FREE: own} if own else attrs
 
     # ------------------------------------------------------------ indices
 
@@ -433,7 +444,3 @@ def _looped(body: Stmt, loops: Sequence[Var], domains: Sequence[Range]) -> Stmt:
     for loop, dom in zip(reversed(loops), reversed(domains), strict=True):
         body = For(loop, dom.min, dom.extent, ForKind.SERIAL, body)
     return body
-
-
-def _annotations(op: Operation) -> Mapping[str, Any]:
-    return {k: v for k, v in op.attrs.items() if k != "layout_free_placeholders"}

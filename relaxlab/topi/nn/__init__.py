@@ -9,6 +9,7 @@ Examples
 'T_softmax_norm'
 """
 
+from relaxlab.topi.nn.batch_matmul import batch_matmul
 from relaxlab.topi.nn.batch_norm import batch_norm
 from relaxlab.topi.nn.convolution import conv, conv_transpose
 from relaxlab.topi.nn.dilate import dilate
@@ -24,6 +25,7 @@ from relaxlab.topi.nn.softmax import log_softmax, softmax
 
 __all__ = [
     "adaptive_pool",
+    "batch_matmul",
     "batch_norm",
     "circular_pad",
     "conv",

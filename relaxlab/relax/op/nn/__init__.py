@@ -13,6 +13,7 @@ from relaxlab.relax.op.nn.activation import (
     softmax,
     softplus,
 )
+from relaxlab.relax.op.nn.attention import attention, attention_var_len
 from relaxlab.relax.op.nn.channel_normalization import batch_norm, group_norm, instance_norm
 from relaxlab.relax.op.nn.convolution import (
     conv1d,
@@ -42,6 +43,8 @@ __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
+    "attention",
+    "attention_var_len",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",

@@ -5,6 +5,7 @@ Counterpart: ``tvm.relax.transform.LegalizeOps`` and ``tvm.relax.transform.legal
 """
 
 from relaxlab.relax.transform.legalize_ops import (
+    attention,
     binary,
     convolution,
     create,
@@ -27,6 +28,7 @@ from relaxlab.relax.transform.legalize_ops.registration import register_legalize
 
 __all__ = [
     "LegalizeOps",
+    "attention",
     "binary",
     "convolution",
     "create",
