@@ -2,7 +2,8 @@
 
 Why it exists: the machine can be stopped before every instruction, and a terminal is the least one
 needs to do so. Commands come from the keyboard, or from standard input, one a line, when that is
-not a terminal. TVM has no counterpart.
+not a terminal. Kernels in a library that TVM exported are called, where ``apache-tvm-ffi`` is
+installed; without it the program can be stepped up to the first of them. TVM has no counterpart.
 
 Examples
 --------
@@ -19,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from relaxlab.cli import Mistake
+from relaxlab.interop.tvm_ffi import open_program
 from relaxlab.runtime import cpu
 from relaxlab.runtime.container import Array
 from relaxlab.runtime.tensor import tensor
-from relaxlab.runtime.vm import VirtualMachine, VMExecutable
+from relaxlab.runtime.vm import VirtualMachine
 from relaxlab.trace import DebugSession
 from relaxlab.trace.commands import CommandError, Commands
 
@@ -31,6 +33,7 @@ __all__ = ["EXAMPLE", "configure", "parse_argument", "run"]
 EXAMPLE = """
 relaxlab step model.bin main "[1.0, 2.0]" 3
 relaxlab step model.bin main x.npy --import my_kernels
+relaxlab step model.so main x.npy
 printf 'break main+2\\ncontinue\\nback\\n' | relaxlab step model.bin main 3
 """
 
@@ -42,7 +45,7 @@ arguments are Python literals: numbers, strings, booleans and None as they are, 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``relaxlab step``."""
-    parser.add_argument("file", metavar="FILE", type=Path, help="an executable")
+    parser.add_argument("file", metavar="FILE", type=Path, help="an executable or a library")
     parser.add_argument("function", metavar="FUNC", help="a Relax function of it")
     parser.add_argument("arguments", metavar="ARG", nargs="*", help=_ARGUMENTS)
     parser.add_argument(
@@ -64,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Start the program, obey commands, and return 1 if the program had failed at the end."""
-    executable = VMExecutable.load_from_file(args.file)
+    executable = open_program(args.file)
     values = [parse_argument(text, number) for number, text in enumerate(args.arguments, 1)]
     for module in args.modules:
         import_module(module)

@@ -24,7 +24,7 @@ from relaxlab.script import ir, relax, tirx
 from relaxlab.script.parser.entry import parse_text
 from relaxlab.tirx.function import PrimFunc
 
-__all__ = ["FORM", "load_kernels", "save_kernels"]
+__all__ = ["FORM", "keys_of", "load_kernels", "save_kernels"]
 
 FORM: Final = "tvmscript"
 
@@ -77,6 +77,11 @@ def load_kernels(saved: SavedKernels) -> Library:
                 f"cannot compile for: {error}"
             ) from None
     return Library(kind, kernels, GENERATORS.get(kind))
+
+
+def keys_of(names: tuple[str, ...]) -> dict[str, str]:
+    """Return the kernels' names by what the text calls them."""
+    return dict(zip(_keys(names), names, strict=True))
 
 
 def _parse(saved: SavedKernels) -> dict[str, PrimFunc]:

@@ -11,7 +11,7 @@ Examples
 True
 >>> library.get_function("add")(1, 2)
 Traceback (most recent call last):
-relaxlab.errors.InternalError: kernel 'add' is machine code inside model.so, which was read ...
+relaxlab.errors.InternalError: kernel 'add' is machine code inside model.so, ...
 """
 
 from collections.abc import Callable
@@ -35,6 +35,11 @@ class ForeignLibrary:
     names
         The kernels inside; None if they cannot be known, then every name that nobody else
         offers is taken to be one.
+
+    Attributes
+    ----------
+    reason : str
+        Why the kernels cannot run; part of the message.
     """
 
     def __init__(self, kind: str, origin: str, names: frozenset[str] | None) -> None:
@@ -42,6 +47,7 @@ class ForeignLibrary:
         self.origin = origin
         self.names = names
         self.imports: list[Any] = []
+        self.reason = "the file was read as data"
 
     def get_function(self, name: str) -> Callable[..., Any] | None:
         """Return a function that refuses to run, or None if the kernel is not in here."""
@@ -50,10 +56,10 @@ class ForeignLibrary:
 
         def refuse(*_args: Any) -> NoReturn:
             raise InternalError(
-                f"kernel {name!r} is machine code inside {self.origin}, which was read as data: "
-                "to call it, install relaxlab[tvmffi] and load the file with "
-                "relaxlab.interop.tvm_ffi.load_module (`relaxlab step` does so by itself), or "
-                f"import a library that has {name!r} before this one"
+                f"kernel {name!r} is machine code inside {self.origin}, and {self.reason}; to run "
+                "it, install relaxlab[tvmffi] and load the file with relaxlab.interop.tvm_ffi (as "
+                f"`relaxlab step` does by itself), or import a library that has {name!r} before "
+                "this one"
             )
 
         return refuse

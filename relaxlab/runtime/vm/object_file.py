@@ -27,6 +27,7 @@ OLD_LIBRARY_SYMBOL: Final = "__tvm_dev_mblob"
 """What TVM before its FFI called it; the content had another layout."""
 
 _KERNEL_PREFIX: Final = "__tvm_ffi_"
+_BACKEND_PREFIX: Final = "__TVMBackend"
 _LONGEST_NAME: Final = 4096
 
 _FORMATS: Final = {
@@ -52,6 +53,8 @@ class ObjectFile:
         Offset in the file of the library blob, or None if no symbol leads to it.
     kernels
         Names of the kernels that the library exports.
+    backend
+        The pointers to functions of TVM's own runtime that its kernels call through.
     is_old
         Whether it has the symbol of TVM's old loader.
     """
@@ -59,6 +62,7 @@ class ObjectFile:
     form: str
     blob: int | None
     kernels: frozenset[str]
+    backend: frozenset[str]
     is_old: bool
 
 
@@ -111,11 +115,15 @@ def _interpret(form: str, found: _Found) -> ObjectFile:
             kernel = name.removeprefix(_KERNEL_PREFIX)
             # the functions of a system library carry its prefix, the bytecode does not
             kernels |= {kernel, kernel.removeprefix(prefix)}
-    return ObjectFile(form, blob, frozenset(kernels), OLD_LIBRARY_SYMBOL in found.symbols)
+    backend = frozenset(name for name in found.symbols if name.startswith(_BACKEND_PREFIX))
+    is_old = OLD_LIBRARY_SYMBOL in found.symbols
+    return ObjectFile(form, blob, frozenset(kernels), backend, is_old)
 
 
 def _matters(name: str) -> bool:
-    return name.startswith(_KERNEL_PREFIX) or name.endswith((LIBRARY_SYMBOL, OLD_LIBRARY_SYMBOL))
+    return name.startswith((_KERNEL_PREFIX, _BACKEND_PREFIX)) or name.endswith(
+        (LIBRARY_SYMBOL, OLD_LIBRARY_SYMBOL)
+    )
 
 
 class _Bytes:

@@ -158,6 +158,9 @@ def test_the_program_runs_up_to_the_first_kernel_of_machine_code():
     with pytest.raises(InternalError, match=r"kernel 'spread' is machine code inside model\.so"):
         machine["wide"](*map(decode, run["args"]))
     assert len(events) > 3
+    machine.executable.imports[0].reason = "it is Tuesday"
+    with pytest.raises(InternalError, match="and it is Tuesday; to run it, install relaxlab"):
+        machine["wide"](*map(decode, run["args"]))
 
 
 def test_a_kernel_offered_by_another_library_is_taken_instead():
