@@ -14,7 +14,7 @@ Examples
 
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any, Self, Union
 
 from relaxlab.ir.node import Node
 
@@ -81,7 +81,7 @@ class Target(Node):
             raise ValueError("no target is active: use `with Target(...)`")
         return active[-1] if active else None
 
-    def __enter__(self) -> "Target":
+    def __enter__(self) -> Self:
         _ACTIVE.set((*_ACTIVE.get(), self))
         return self
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Self, final
 
 from relaxlab.ir.module import IRModule
 from relaxlab.registry import Registry
@@ -141,7 +141,7 @@ class PassContext:
             return False
         return info.name in self.required_pass or info.opt_level <= self.opt_level
 
-    def __enter__(self) -> "PassContext":
+    def __enter__(self) -> Self:
         _CONTEXTS.set((*_CONTEXTS.get(), self))
         for instrument in self.instruments:
             instrument.enter_pass_ctx()
@@ -182,7 +182,8 @@ class Pass:
         """Run the pass on a module; the module given is not changed."""
         ctx = PassContext.current()
         info = self.info
-        if not all([i.should_run(mod, info) for i in ctx.instruments]):
+        wanted = [instrument.should_run(mod, info) for instrument in ctx.instruments]  # ask all
+        if not all(wanted):
             return mod
         for instrument in ctx.instruments:
             instrument.run_before_pass(mod, info)
