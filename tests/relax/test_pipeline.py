@@ -20,9 +20,13 @@ NAMES = (
     "astype_where",
     "attention_static",
     "attention_sym",
+    "bind_params_fold",
     "call_tir_manual",
     "closure",
     "concat_split",
+    "conv2d_relu",
+    "conv_pool_fc",
+    "diamond",
     "embedding_take",
     "ew_chain",
     "ew_chain_sym",
@@ -56,11 +60,17 @@ NAMES = (
     "unique_dyn",
 )
 
+#: Whose recorded scripts leave constants out, so that they cannot be read again.
+WITH_CONSTANTS = {"bind_params_fold"}
+
 
 def program(name):
     """Return the recorded module as the pipeline gets it."""
     steps = scripts(name)
     first = next(i for i, (step, _) in enumerate(steps) if step == "DispatchSampling")
+    if name in WITH_CONSTANTS:
+        weight = (np.arange(12, dtype="float32").reshape(4, 3) - 5) / 4
+        return transform.BindParams("main", {"w": weight})(from_source(steps[0][1]))
     return from_source(steps[first - 1][1])
 
 
@@ -76,7 +86,7 @@ def test_script_after_every_pass(name):
             assert mod.script().rstrip() == text.rstrip(), step
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted(set(NAMES) - WITH_CONSTANTS))
 def test_each_pass_alone(name):
     """Each pass on the recorded script before it, so that one error does not hide another."""
     steps = scripts(name)[-13:]
@@ -169,7 +179,7 @@ def test_instruments_see_the_passes_in_order():
     seen = Names()
     with PassContext(instruments=[seen]), Target("numpy"):
         get_pipeline("default")(program("ew_chain"))
-    assert seen.names[0] == "sequential"
+    assert "sequential" in seen.names[:2]
     assert seen.names[-1] == "AttachGlobalSymbol"
     assert "NormalizeGlobalVar" in seen.names  # inside ComputePrimValue
 
