@@ -35,10 +35,13 @@ class Kernel:
         Called with tensors, arrays and numbers; results are written into the output arguments.
     source
         The text that was generated for it, in the generator's language.
+    assembly
+        Returns the machine's instructions as text; None where there are none.
     """
 
     function: Callable[..., Any]
     source: str
+    assembly: Callable[[], str] | None = None
 
 
 Generator = Callable[[PrimFunc, str], Kernel]
@@ -79,6 +82,24 @@ class Library:
     def source(self, name: str) -> str:
         """Return the text generated for a kernel; KeyError naming what exists if there is none."""
         return self._kernel(name).source
+
+    def assembly(self, name: str) -> str:
+        """Return the machine's instructions for a kernel as text.
+
+        Raises
+        ------
+        KeyError
+            If there is no such kernel; the message names what exists.
+        InternalError
+            If it was not compiled to machine code.
+        """
+        listing = self._kernel(name).assembly
+        if listing is None:
+            raise InternalError(
+                f"kernel {name!r} of this {self.kind} library is not machine code; "
+                "build it for the target 'llvm', or look at its source"
+            )
+        return listing()
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return self._kernel(name).function

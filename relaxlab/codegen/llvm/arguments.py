@@ -65,6 +65,11 @@ class CompiledKernel:
         self._plainly = plainly
         self._plain: CompiledKernel | None = None
 
+    @property
+    def minds_overlap(self) -> bool:
+        """Whether arguments that overlap need another version of the kernel."""
+        return self._plainly is not None
+
     def __call__(self, *args: Any) -> Any:
         """Run; see ``tirx.interp.Interpreter`` for arguments, results and errors."""
         bound = self.signature.bind(args)

@@ -357,6 +357,18 @@ class Builder:
             (a,),
         )
 
+    def join(self, a: Value, b: Value) -> Value:
+        """Return the elements of one vector, then those of another of the same type."""
+        lanes = 2 * a.lanes
+        picks = ", ".join(f"i32 {k}" for k in range(lanes))
+        return self._pure(
+            ("join", a.text, b.text),
+            f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{picks}>",
+            a.elem,
+            lanes,
+            (a, b),
+        )
+
     def extract(self, a: Value, lane: int | Value) -> Value:
         """Return one element of a vector; a scalar is its own element."""
         if not a.lanes:

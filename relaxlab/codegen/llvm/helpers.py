@@ -12,11 +12,11 @@ exp, exp2              1.5       two-word ln 2, degree 6; 2^n in two steps, so t
                                  results below the normal range are right
 log, log2, log10       1.5       degree 10 around 1, two-word ln 2
 log1p                  2         log(1 + x) and the part of x that 1 + x lost
-sin, cos               1.5       reduction in double, degrees 7 and 8; the C library
+sin, cos               2         reduction in double, degrees 7 and 8; the C library
                                  beyond a million
-tan                    3.5       sine by cosine
+tan                    4         sine by cosine
 tanh                   3         from exp(2x) - 1
-erf                    1.5       degree 15 below 1, else 1 - exp(polynomial)
+erf                    3         1 - 2^(x polynomial), accurate near 0 too
 sinh, cosh             3.5       from exp
 pow                    1         log2 and exp2 in double
 =====================  ========  =====================================================
@@ -78,25 +78,26 @@ _LOG: Final = (
 # sin(r) = r + r³ P(r²) and cos(r) = 1 - r² / 2 + r⁴ P(r²) for |r| <= pi / 4: 3.7e-9, 1.1e-10
 _SIN: Final = (-0.16666655242443085, 0.008332191035151482, -0.00019518620683811605)
 _COS: Final = (0.04166664555668831, -0.00138873013202101, 2.443066841806285e-05)
-# erf(x) = x + x P(x²) for |x| <= 1: 1.5e-9
+# log2(1 - erf(x)) = x P(x) for 0 <= x <= 3.95: 5.6e-9 of erf
 _ERF: Final = (
-    0.12837916612625122,
-    -0.3761262595653534,
-    0.11283578723669052,
-    -0.026853347197175026,
-    0.005187162198126316,
-    -0.0007997853099368513,
-    7.806903158780187e-05,
+    -1.6279070377349854,
+    -0.9184474349021912,
+    -0.14827924966812134,
+    0.02764146402478218,
+    0.00021192518761381507,
+    -0.0023838491179049015,
+    0.0009006457403302193,
+    -0.000166082609212026,
+    1.2930840966873802e-05,
 )
-# log(1 - erf(x)) = P(x) for 1 <= x <= 3.95: 1.1e-9 of erf
-_ERF_TAIL: Final = (
-    -0.00033938110573217273,
-    -1.1270976066589355,
-    -0.638131320476532,
-    -0.10311809182167053,
-    0.021843304857611656,
-    -0.002948923734948039,
-    0.00018650390848051757,
+# 2^r - 1 = r P(r) for |r| <= 1/2: 1.3e-8
+_EXP2M1: Final = (
+    0.6931471824645996,
+    0.24022649228572845,
+    0.05550367385149002,
+    0.009618311189115047,
+    0.001338738715276122,
+    0.00015382011770270765,
 )
 # atanh(s) = s + s³ P(s²) for |s| <= 0.172 and 2^r = 1 + r P(r) for |r| <= 1/2, in double
 _ATANH: Final = (
@@ -159,7 +160,12 @@ def _define(key: Any, host: Host) -> tuple[Builder, str]:
     arguments: list[Any] = [Formula(builder, builder.argument(n)) for _, n in parameters]
     if name in _TYPED:
         arguments.insert(0, elem)
-    result = HELPERS.get(name)(*arguments) if own else _from_library(name, *arguments)
+    function = HELPERS.get(name) if own else _from_library
+    if name == "scale" and host.masks and lanes in (4, 8, 16, 32, 64):
+        function = _scale_by_instruction
+    if not own:
+        arguments.insert(0, name)
+    result = function(*arguments)
     return builder, builder.finish(result.value)
 
 
@@ -186,33 +192,60 @@ def _from_library(name: str, *arguments: Formula) -> Formula:
 
 
 def _split_power(x: Formula, log2: float) -> tuple[Formula, Formula]:
-    """Return the integer nearest to ``x * log2`` as a float and as an integer."""
+    """Return the integer nearest to ``x * log2`` as a float, and its lowest bits as an integer."""
     magic = 12582912.0 if x.value.elem == "float" else 6755399441055744.0
-    shifted = x.times_plus(log2, magic)
+    shifted = x.times_plus(log2, magic) if log2 != 1.0 else x + magic
     # the integer stands in the lowest bits; NaN gives some integer, which is never undefined
-    return shifted - magic, shifted.bits() - x.like(magic).bits()
+    return shifted - magic, shifted.bits()
 
 
-def _scaled(x: Formula, power: Formula) -> Formula:
-    """Return ``x * 2**power`` for powers that fit into two float32 factors."""
+def _power_of_two(power: Formula) -> Formula:
+    """Return 2 to an integer of which the lowest bits are given, if that is a normal float."""
+    return ((power << 23) + (127 << 23)).bits()
+
+
+@HELPERS.registered("scale")
+def _scale(x: Formula, n: Formula, power: Formula) -> Formula:
+    """Return ``x * 2**n``, rounded once, also below the normal range and above it."""
+    # two factors, each a normal number; only the lowest bits count
     half = power >> 1
-    for part in (half, power - half):
-        x = x * ((part + 127) << 23).bits()
-    return x
+    return x * _power_of_two(half) * _power_of_two(power - half)
 
 
-def _exp_parts(x: Formula) -> tuple[Formula, Formula]:
-    """Return ``exp(x) / 2**n - 1`` and n."""
+def _scale_by_instruction(x: Formula, n: Formula, power: Formula) -> Formula:
+    """Return ``x * 2**n`` on a processor that has an instruction for it."""
+    builder, lanes = x.b, x.value.lanes
+    width = min(lanes, 16)
+    parts: list[Value] = []
+    for start in range(0, lanes, width):
+        order = range(start, start + width)
+        a, b = (v if width == lanes else builder.shuffle(v, order) for v in (x.value, n.value))
+        mask = builder.literal(-1, "i16" if width == 16 else "i8")
+        extra = (builder.literal(4, "i32"),) if width == 16 else ()
+        name = f"llvm.x86.avx512.mask.scalef.ps.{width * 32}"
+        parts.append(builder.call(name, "float", width, a, b, a, mask, *extra))
+    while len(parts) > 1:
+        parts = [builder.join(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return Formula(builder, parts[0])
+
+
+def _scaled(x: Formula, n: Formula, power: Formula) -> Formula:
+    arguments = (x.value, n.value, power.value)
+    return Formula(x.b, x.b.call_helper("scale", "float", arguments))
+
+
+def _exp_parts(x: Formula) -> tuple[Formula, Formula, Formula]:
+    """Return ``exp(x) / 2**n - 1`` and n in both forms."""
     n, power = _split_power(x, _LOG2_E)
     r = n.times_plus(-_LN2_HIGH, x)
     r = n.times_plus(-_LN2_LOW, r)
-    return (r * r).times_plus(r.polynomial(_EXP), r), power
+    return (r * r).times_plus(r.polynomial(_EXP), r), n, power
 
 
 @HELPERS.registered("exp")
 def _exp(x: Formula) -> Formula:
-    less_one, power = _exp_parts(x.at_most(89.0).at_least(-104.0))
-    return _scaled(less_one + 1.0, power)
+    less_one, n, power = _exp_parts(x.at_most(89.0).at_least(-104.0))
+    return _scaled(less_one + 1.0, n, power)
 
 
 @HELPERS.registered("exp2")
@@ -220,13 +253,13 @@ def _exp2(x: Formula) -> Formula:
     x = x.at_most(129.0).at_least(-151.0)
     n, power = _split_power(x, 1.0)
     r = (x - n) * math.log(2)
-    return _scaled((r * r).times_plus(r.polynomial(_EXP), r) + 1.0, power)
+    return _scaled((r * r).times_plus(r.polynomial(_EXP), r) + 1.0, n, power)
 
 
 def _expm1(x: Formula) -> Formula:
     """Return ``exp(x) - 1`` for ``0 <= x < 40``."""
-    less_one, power = _exp_parts(x)
-    scale = ((power + 127) << 23).bits()
+    less_one, _, power = _exp_parts(x)
+    scale = _power_of_two(power)
     return scale.times_plus(less_one, scale - 1.0)
 
 
@@ -255,11 +288,13 @@ def _sinh(x: Formula) -> Formula:
 
 @HELPERS.registered("erf")
 def _erf(x: Formula) -> Formula:
-    a = x.size()
-    near = a.times_plus((a * a).polynomial(_ERF), a)
-    less_one, power = _exp_parts(a.at_most(3.95).polynomial(_ERF_TAIL))
-    far = x.like(1.0) - (less_one + 1.0) * ((power + 127) << 23).bits()
-    return a.below(1.0).where(near, far).signed_as(x)
+    a = x.size().at_most(3.95)
+    exponent = a * a.polynomial(_ERF)
+    n, power = _split_power(exponent, 1.0)
+    r = exponent - n
+    scale = _power_of_two(power)
+    less_one = scale.times_plus(r * r.polynomial(_EXP2M1), scale - 1.0)
+    return less_one.signed_as(x)
 
 
 # ------------------------------------------------------------------ logarithms
@@ -393,7 +428,7 @@ def _pow(x: Formula, y: Formula) -> Formula:
     power = log2.equals(0.0).where(log2, exponent * log2).at_most(200.0).at_least(-200.0)
     whole, integer = _split_power(power, 1.0)
     r = power - whole
-    scale = ((integer + 1023) << 52).bits()
+    scale = ((integer << 52) + (1023 << 52)).bits()
     result = (r.times_plus(r.polynomial(_EXP2), 1.0) * scale).convert("fptrunc", "float")
     # a NaN in either operand is the result, but for 1**y and x**0
     result = (x.differs(x) | y.differs(y)).where(x + y, result)

@@ -155,6 +155,12 @@ class Indices:
                 dtype.is_int and value.dtype.is_int and dtype.bits >= value.dtype.bits
             ):
                 return self.of(value)
+            case Cast(dtype=dtype, value=value) if dtype.is_int and value.dtype.is_int:
+                inner, edge = self.of(value), constant(2 ** (dtype.bits - 1))
+                if self.is_nonnegative(added(edge, inner)) and self.is_nonnegative(
+                    added(edge, inner, -1), strict=True
+                ):
+                    return inner
         return {(self._opaque(expr),): 1}
 
     def _atom_of_var(self, var: Var) -> int:

@@ -215,33 +215,31 @@ def _streams(nest: Nest, reduce: Reduce, lane: Var, indices: Indices) -> bool:
 def _in_tiles(wide: For, reduce: Reduce, count: int | None) -> Stmt:
     if count is None or count <= _TILE:
         return _tile(wide, reduce, wide.min, wide.extent)
-    tile = Var(f"{wide.loop_var.name}_tile", _INT64)
-    low = prim_ops.cast(_INT64, wide.min)
-    start = prim_ops.add(low, prim_ops.multiply(tile, IntImm(_INT64, _TILE)))
+    dtype = wide.loop_var.dtype
+    tile = Var(f"{wide.loop_var.name}_tile", dtype)
+    start = prim_ops.add(wide.min, prim_ops.multiply(tile, IntImm(dtype, _TILE)))
     whole = For(
         tile,
-        IntImm(_INT64, 0),
-        IntImm(_INT64, count // _TILE),
+        IntImm(dtype, 0),
+        IntImm(dtype, count // _TILE),
         ForKind.SERIAL,
-        _tile(wide, reduce, start, IntImm(_INT64, _TILE)),
+        _tile(wide, reduce, start, IntImm(dtype, _TILE)),
     )
     if count % _TILE == 0:
         return whole
-    rest = prim_ops.add(low, IntImm(_INT64, count // _TILE * _TILE))
-    return seq([whole, _tile(wide, reduce, rest, IntImm(_INT64, count % _TILE))])
+    rest = prim_ops.add(wide.min, IntImm(dtype, count // _TILE * _TILE))
+    return seq([whole, _tile(wide, reduce, rest, IntImm(dtype, count % _TILE))])
 
 
 def _tile(wide: For, reduce: Reduce, start: Expr, extent: Expr) -> Stmt:
     """Return: results to their first values; then for each row, add its part to all results."""
     head = reduce.loops[0]
+    dtype = wide.loop_var.dtype
 
     def along(stmt: Stmt) -> Stmt:
-        var = Var(wide.loop_var.name, _INT64)
-        at = prim_ops.add(prim_ops.cast(_INT64, start), var)
-        moved = prim_ops.cast(wide.loop_var.dtype, at)
-        body = substitute(stmt, {wide.loop_var: moved})
-        size = prim_ops.cast(_INT64, extent)
-        return For(var, IntImm(_INT64, 0), size, ForKind.SERIAL, body)
+        var = Var(wide.loop_var.name, dtype)
+        body = substitute(stmt, {wide.loop_var: prim_ops.add(start, var)})
+        return For(var, IntImm(dtype, 0), extent, ForKind.SERIAL, body)
 
     rows = For(head.var, head.min, head.extent, ForKind.SERIAL, along(reduce.body))
     return seq([along(reduce.init), rows])
