@@ -62,7 +62,6 @@ class _Rewriter(ExprMutator):
         """Emit the allocations and the call; return what stands for its result."""
         callee, inputs = call.args[0], call.args[1]
         args = list(inputs.fields) if isinstance(inputs, Tuple) else [inputs]
-        given = len(args)
         position = 0
 
         def output(ty: Type) -> Expr:
@@ -82,7 +81,6 @@ class _Rewriter(ExprMutator):
             scalars = call.args[2]
             assert isinstance(scalars, ShapeExpr)
             args.extend(scalars.values)
-        assert len(args) >= given
         ty = None if isinstance(callee, ExternFunc) else TupleType(())
         self.builder.emit(Call(callee, tuple(args), ty=ty), "_")
         return result

@@ -98,16 +98,18 @@ class _SymbolicCanonicalizer(ExprMutator):
     def __init__(self, mod: IRModule | None, value_variables: set[Var]) -> None:
         super().__init__(mod)
         self.value_variables = value_variables
-        #: What is known of a symbolic variable, and the variable whose cast said so.
-        self.known: dict[Var, tuple[Expr, Var]] = {}
+        #: What is known of symbolic variables.
+        self.known: dict[Var, Expr] = {}
+        #: The variable whose cast said so.
+        self.source: dict[Var, Var] = {}
         #: Symbolic variables that have a value here; casting to one is a check, not a definition.
         self.defined: set[Var] = set()
 
     def visit_ty(self, ty: Type) -> Type:
-        return substitute(ty, {var: value for var, (value, _) in self.known.items()})
+        return substitute(ty, self.known)
 
     def visit_shape_expr_(self, op: ShapeExpr) -> Expr:
-        return substitute(op, {var: value for var, (value, _) in self.known.items()})
+        return substitute(op, self.known)
 
     def visit_function_(self, op: Function) -> Expr:
         outside = set(self.defined)
@@ -153,12 +155,13 @@ class _SymbolicCanonicalizer(ExprMutator):
             before = self.known.get(dim)
             if before is None:
                 if dim not in self.defined and dim not in free_vars(value):
-                    self.known[dim] = (value, var)
-            elif self.builder.analyzer.can_prove(prim_ops.not_equal(before[0], value)):
+                    self.known[dim] = value
+                    self.source[dim] = var
+            elif self.builder.analyzer.can_prove(prim_ops.not_equal(before, value)):
                 raise ValueError(
                     "MatchCast statements must be consistent.  However, the definition of Relax "
-                    f"variable {before[1].name} implies that TIR variable {dim.name} is "
-                    f"{before[0]}, while the later definition of Relax variable {var.name} "
+                    f"variable {self.source[dim].name} implies that TIR variable {dim.name} is "
+                    f"{before}, while the later definition of Relax variable {var.name} "
                     f"instead implies that TIR variable {dim.name} is {value}"
                 )
 
@@ -234,6 +237,8 @@ class _Plan(ExprVisitor):
 
     def field(self, get: TupleGetItem) -> Expr | None:
         """Return the field of a tuple that is known."""
+        if isinstance(get.tuple_value, Tuple):
+            return get.tuple_value.fields[get.index]
         if not isinstance(get.tuple_value, Var):
             return None
         fields = self.tuples.get(self.root(get.tuple_value))

@@ -5,7 +5,8 @@ tuples and views, and counts the kernel calls that use it; a value that escapes 
 that may keep it, another block) loses its token. Then the calls are replayed in order: an
 allocation takes a storage from the pool (see ``storage_pool``), a last use puts it back. Last, the
 planned allocations are rewritten. Counterpart: ``tvm.relax.transform.StaticPlanBlockMemory``,
-which differs in one point: it lets a branch of an If use the storages of the other branch.
+which lets a branch of an If use the storages of the other branch, and tensors of different virtual
+devices share one; this one does not.
 
 Examples
 --------

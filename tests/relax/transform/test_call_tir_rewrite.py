@@ -133,3 +133,23 @@ def test_nothing_to_do():
             return y
         """,
     )
+
+
+def test_scalars_given_apart_come_last():
+    mod = module(
+        """
+        @T.prim_func(private=True)
+        def one(A: T.Buffer((2,), "float32"), B: T.Buffer((2,), "float32"), n: T.int64, m: T.int64):
+            for i in range(2):
+                B[i] = A[i] + T.Cast("float32", n + m)
+
+        @R.function
+        def f(x: R.Tensor((2,), "float32"), s: R.Shape(["n"])):
+            n = T.int64()
+            y = R.call_tir(
+                Module.one, (x,), out_ty=R.Tensor((2,), "float32"), tir_vars=R.shape([n, n + 1])
+            )
+            return y
+        """
+    )
+    assert "cls.one(x, alloc, n, n + 1)" in CallTIRRewrite()(mod).script()

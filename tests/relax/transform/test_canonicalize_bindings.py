@@ -99,6 +99,26 @@ def test_fields_of_known_tuples_and_tuples_of_all_fields():
     )
 
 
+def test_some_fields_or_those_of_a_local_tuple_make_a_new_tuple():
+    """As in TVM (run): only a parameter is reused, and only whole."""
+    assert_unchanged(
+        CANONICALIZE,
+        """
+        @R.function(pure=False)
+        def f(p: R.Tuple(R.Tensor, R.Tensor, R.Tensor)):
+            a = p[0]
+            b = p[1]
+            part = (a, b)
+            q = R.call_packed("g", part, ty_args=R.Tuple(R.Tensor, R.Tensor))
+            c = q[0]
+            d = q[1]
+            again = (c, d)
+            r = R.call_packed("h", again)
+            return r
+        """,
+    )
+
+
 def test_constants_are_used_directly():
     assert_becomes(
         CANONICALIZE,

@@ -76,3 +76,19 @@ def test_nothing_to_do():
             return y
         """,
     )
+
+
+def test_a_public_function_of_the_kernels_name_keeps_it():
+    """TVM fails (run)."""
+    mod = module(
+        """
+        @R.function(pure=False)
+        def compute_symbolic_expr(n: R.Prim("int64")):
+            return R.prim_value(n + 1)
+        """
+    )
+    result = ComputePrimValue()(mod)
+    assert [g.name_hint for g, f in result.functions.items() if isinstance(f, PrimFunc)] == [
+        "compute_symbolic_expr1"
+    ]
+    assert result["compute_symbolic_expr"].params[0].name == "n"

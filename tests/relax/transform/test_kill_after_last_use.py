@@ -128,3 +128,16 @@ def test_constants_and_functions_do_not_die():
             return y
         """,
     )
+
+
+def test_the_result_lives_on():
+    assert_unchanged(
+        KillAfterLastUse(),
+        """
+        @R.function(pure=False)
+        def f(x: R.Tensor((2,), "float32")):
+            a = R.call_packed("f", x, ty_args=R.Tensor((2,), "float32"))
+            b = R.call_packed("g", a, ty_args=R.Tensor((2,), "float32"))
+            return (a, b)
+        """,
+    )

@@ -136,6 +136,84 @@ def test_a_symbolic_size_is_captured_as_a_scalar():
     assert lifted["main_inner"].params[1] not in lifted["main"].params[0].ty.shape.values
 
 
+def test_a_lifted_function_is_not_captured():
+    lifted, value = run(
+        module(
+            f"""
+            @R.function
+            def main({SIGNATURE}) -> R.Tensor((2,), "float32"):
+                @R.function
+                def twice(a: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+                    s = R.add(a, a)
+                    return s
+                @R.function
+                def four_times(a: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+                    s = twice(a)
+                    t = twice(s)
+                    return t
+                z = four_times(y)
+                return z
+            """
+        ),
+        X,
+        Y,
+    )
+    np.testing.assert_allclose(value, 4 * Y)
+    assert "closure" not in lifted.script()
+
+
+def test_sizes_belong_to_one_function():
+    lifted, value = run(
+        module(
+            """
+            @R.function
+            def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+                n = T.int64()
+                @R.function
+                def inner(a: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
+                    s = R.add(a, a)
+                    return s
+                z = inner(x)
+                return z
+            """
+        ),
+        X,
+    )
+    np.testing.assert_allclose(value, 2 * X)
+    assert lifted["main_inner"].params[0].ty.shape != lifted["main"].params[0].ty.shape
+
+
+def test_a_closure_inside_captures_the_recursive_one_around_it():
+    _, value = run(
+        module(
+            """
+            @R.function
+            def main(x: R.Tensor((2,), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((2,), "float32"):
+                no = R.const(False, "bool")
+                @R.function
+                def outer(
+                    a: R.Tensor((2,), "float32"), again: R.Tensor((), "bool")
+                ) -> R.Tensor((2,), "float32"):
+                    @R.function
+                    def step(b: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+                        s = R.add(b, x)
+                        t = outer(s, no)
+                        return t
+                    if again:
+                        r = step(a)
+                    else:
+                        r = a
+                    return r
+                z = outer(x, c)
+                return z
+            """  # noqa: E501
+        ),
+        X,
+        np.array(True),
+    )
+    np.testing.assert_allclose(value, 2 * X)
+
+
 def test_functions_that_return_closures():
     lifted, value = run(
         module(

@@ -152,3 +152,33 @@ def test_nothing_to_do():
             return x
         """,
     )
+
+
+def test_memory_and_shapes():
+    assert_becomes(
+        LowerRuntimeBuiltin(),
+        """
+        @R.function(pure=False)
+        def f(x: R.Tensor((2,), "float32")):
+            s = R.memory.alloc_storage(R.shape([8]), 1, R.str("shared"), R.dtype("float32"))
+            a = R.memory.alloc_tensor(s, 4, R.shape([1]), R.dtype("float32"), 1)
+            _ = R.memory.kill_tensor(a)
+            _1 = R.memory.kill_storage(s)
+            b = R.shape_of(x)
+            c = R.reshape(x, R.shape([1, 2]))
+            return c
+        """,
+        """
+        @R.function(pure=False)
+        def f(x: R.Tensor((2,), "float32")):
+            s = R.vm.alloc_storage(R.shape([8]), 1, R.dtype("uint8"), R.str("shared"))
+            a = R.vm.alloc_tensor(s, 4, R.shape([1]), R.dtype("float32"), 1)
+            R.vm.kill_object(a)
+            R.vm.kill_object(s)
+            b = R.call_packed("vm.builtin.shape_of", x, ty_args=(R.Shape([2]),))
+            c = R.call_packed(
+                "vm.builtin.reshape", x, R.shape([1, 2]), ty_args=(R.Tensor((1, 2), "float32"),)
+            )
+            return c
+        """,
+    )

@@ -106,6 +106,45 @@ def test_a_cast_uses_what_it_casts():
     assert 'b: R.Tensor((4,), dtype="float32") = gv1[0]' in mod.script()
 
 
+def test_a_storage_that_is_returned_is_not_kept():
+    mod = module(
+        """
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            R.func_attr({"relax.force_pure": True})
+            kept = R.memory.alloc_storage(R.shape([16]), 0, R.str("global"), R.dtype("float32"))
+            given = R.memory.alloc_storage(R.shape([16]), 0, R.str("global"), R.dtype("float32"))
+            a = R.memory.alloc_tensor(kept, 0, R.shape([4]), R.dtype("float32"), 0)
+            _ = R.call_packed("exp", x, a)
+            b = R.memory.alloc_tensor(given, 0, R.shape([4]), R.dtype("float32"), 0)
+            _1 = R.call_packed("exp", a, b)
+            c = R.reshape(b, R.shape([4]))
+            return c
+        """
+    )
+    with PassContext(config=CUDA_GRAPH):
+        text = RewriteCUDAGraph()(mod).script()
+    alloc, main = text.split("def main(")
+    assert alloc.count("alloc_storage") == 1
+    assert "kept" in alloc
+    assert "given: R.Any = R.memory.alloc_storage" in main
+
+
+FIRST_INSIDE = """
+@R.function
+def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+    if c:
+        a = R.exp(x)
+        y = R.negative(a)
+    else:
+        b = R.tanh(x)
+        y = R.negative(b)
+    d = R.exp(y)
+    e = R.negative(d)
+    return e
+"""
+
+
 class Recorder:
     """Stands in for the device: allocates once, and runs every region again."""
 
@@ -185,6 +224,17 @@ def test_both_branches_run(recorder):
         want = plain["main"](np.array(condition), x, v).numpy()
         np.testing.assert_allclose(graph["main"](np.array(condition), x, v).numpy(), want)
     assert [run[0] for run in recorder.runs] == [0, 1, 2, 0, 2, 0, 1, 2]
+
+
+@pytest.mark.usefixtures("recorder")
+@pytest.mark.parametrize("condition", [True, False])
+def test_kept_storages_that_branches_use_first(condition):
+    mod = module(FIRST_INSIDE)
+    relax.analysis.well_formed(captured(mod), check_ty=False)
+    plain, graph = build(mod, {}), build(mod, CUDA_GRAPH)
+    x = np.array([1, 2, 3, 4], "float32")
+    want = plain["main"](np.array(condition), x).numpy()
+    np.testing.assert_allclose(graph["main"](np.array(condition), x).numpy(), want)
 
 
 def test_the_option_is_known_before_the_pass_is_loaded():

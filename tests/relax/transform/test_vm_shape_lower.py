@@ -109,17 +109,21 @@ def test_both_branches_define_the_same_size(condition):
     np.testing.assert_array_equal(got, np.zeros(6) if condition else np.ones(10))
 
 
-def test_what_a_branch_learns_is_not_known_after_it():
+@pytest.mark.parametrize(
+    ("then", "other"),
+    [("R.match_cast(x, R.Tensor((p,)))", "y"), ("y", "R.match_cast(x, R.Tensor((p,)))")],
+)
+def test_what_a_branch_learns_is_not_known_after_it(then, other):
     with pytest.raises(InternalError, match="nothing defines p"):
         lowered(
-            """
+            f"""
             @R.function(pure=False)
             def main(c: R.Tensor((), "bool"), x: R.Tensor(ndim=1), y: R.Tensor(ndim=1)):
                 p = T.int64()
                 if c:
-                    r = R.match_cast(x, R.Tensor((p,)))
+                    r = {then}
                 else:
-                    r = y
+                    r = {other}
                 z = R.match_cast(y, R.Tensor((p * 2,)))
                 return z
             """
