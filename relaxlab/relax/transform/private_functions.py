@@ -1,0 +1,134 @@
+"""Changing the signature of functions that only this module can call.
+
+A private function (one without ``global_symbol``) may get other parameters or another result, as
+long as every call of it changes with it. The passes that do so say how one function changes; this
+file finds the functions, gives the changed ones new names' objects and rewrites the calls.
+Counterpart: what ``ExpandTupleArguments``, ``RemoveUnusedParameters`` and their like have in
+common in TVM.
+
+Examples
+--------
+>>> from relaxlab.ir import IRModule
+>>> mod = IRModule()
+>>> change_private_functions(mod, lambda func, calls: None) is mod
+True
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from relaxlab.ir import Call, Expr, GlobalVar, IRModule
+from relaxlab.relax.expr import Function
+from relaxlab.relax.expr_functor import ExprMutator, ExprVisitor
+
+__all__ = ["Change", "change_private_functions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of one function.
+
+    Attributes
+    ----------
+    function
+        The function with its new signature.
+    call
+        Makes, of a new callee and an old call, the new call.
+    """
+
+    function: Function
+    call: Callable[[GlobalVar, Call], Expr]
+
+
+Changer = Callable[[Function, Sequence[Call]], Change | None]
+
+
+def change_private_functions(mod: IRModule, change: Changer) -> IRModule:
+    """Change private functions and the calls of them.
+
+    Parameters
+    ----------
+    mod
+        The module.
+    change
+        Says what becomes of a private function, given all calls of it; None to leave it.
+
+    Returns
+    -------
+    IRModule
+        The changed module, ``mod`` itself if no function changed. Functions that are used other
+        than by calling them keep their signature.
+    """
+    changes: dict[GlobalVar, tuple[GlobalVar, Change]] = {}
+    for gvar, func, calls in _only_called(mod):
+        found = change(func, calls)
+        if found is not None:
+            changes[gvar] = (GlobalVar(gvar.name_hint), found)
+    if not changes:
+        return mod
+    result = mod.clone()
+    for gvar in changes:
+        result.remove(gvar)
+    for gvar, changed in changes.values():
+        result.add(gvar, changed.function)
+    caller = _Caller(result, changes)
+    updates: dict[GlobalVar, Function] = {}
+    for gvar, old in result.functions.items():
+        if isinstance(old, Function):
+            new = caller.visit_expr(old)
+            if new is not old:
+                updates[gvar] = new
+    for gvar, new in updates.items():
+        result.add(gvar, new)
+    return result
+
+
+class _Uses(ExprVisitor):
+    """Finds the calls of functions of the module, and functions used as values."""
+
+    def __init__(self) -> None:
+        self.calls: dict[GlobalVar, list[Call]] = {}
+        self.values: set[GlobalVar] = set()
+
+    def visit_call_(self, op: Call) -> None:
+        if isinstance(op.op, GlobalVar):
+            self.calls.setdefault(op.op, []).append(op)
+        else:
+            self.visit_expr(op.op)
+        for arg in op.args:
+            self.visit_expr(arg)
+
+    def visit_global_var_(self, op: GlobalVar) -> None:
+        self.values.add(op)
+
+
+def _only_called(mod: IRModule) -> list[tuple[GlobalVar, Function, list[Call]]]:
+    """Return the private Relax functions that are used by calls only, with these."""
+    private = [
+        (gvar, func)
+        for gvar, func in mod.functions.items()
+        if isinstance(func, Function) and "global_symbol" not in func.attrs
+    ]
+    if not private:
+        return []
+    uses = _Uses()
+    for user in mod.functions.values():
+        if isinstance(user, Function):
+            uses.visit_expr(user)
+    return [(g, f, uses.calls.get(g, [])) for g, f in private if g not in uses.values]
+
+
+class _Caller(ExprMutator):
+    def __init__(self, mod: IRModule, changes: dict[GlobalVar, tuple[GlobalVar, Change]]) -> None:
+        super().__init__(mod)
+        self.changes = changes
+
+    def visit_call_(self, op: Call) -> Expr:
+        visited = super().visit_call_(op)
+        if not isinstance(visited, Call) or not isinstance(visited.op, GlobalVar):
+            return visited
+        found = self.changes.get(visited.op)
+        if found is None:
+            return visited
+        gvar, change = found
+        return self.builder.normalize(change.call(gvar, visited))
