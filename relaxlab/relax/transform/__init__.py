@@ -12,6 +12,7 @@ True
 """
 
 from relaxlab.ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential, module_pass
+from relaxlab.relax.transform.annotate_tir_op_pattern import AnnotateTIROpPattern
 from relaxlab.relax.transform.attach_global_symbol import AttachGlobalSymbol
 from relaxlab.relax.transform.bind_params import BindParams
 from relaxlab.relax.transform.call_tir_rewrite import CallTIRRewrite
@@ -23,6 +24,10 @@ from relaxlab.relax.transform.canonicalize_bindings import (
 from relaxlab.relax.transform.compute_prim_value import ComputePrimValue
 from relaxlab.relax.transform.convert_dataflow import ConvertToDataflow
 from relaxlab.relax.transform.dead_code_elimination import DeadCodeElimination
+from relaxlab.relax.transform.expand_tuple_arguments import ExpandTupleArguments
+from relaxlab.relax.transform.fold_constant import FoldConstant
+from relaxlab.relax.transform.fuse_ops import FuseOps
+from relaxlab.relax.transform.fuse_tir import FuseTIR
 from relaxlab.relax.transform.kill_after_last_use import KillAfterLastUse
 from relaxlab.relax.transform.lambda_lift import LambdaLift
 from relaxlab.relax.transform.legalize_ops import LegalizeOps
@@ -37,6 +42,7 @@ from relaxlab.relax.transform.pass_base import (
     function_pass,
 )
 from relaxlab.relax.transform.remove_purity_checking import RemovePurityChecking
+from relaxlab.relax.transform.remove_unused_parameters import RemoveUnusedParameters
 from relaxlab.relax.transform.rewrite_cuda_graph import RewriteCUDAGraph
 from relaxlab.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from relaxlab.relax.transform.static_plan_block_memory import StaticPlanBlockMemory
@@ -44,6 +50,7 @@ from relaxlab.relax.transform.to_non_dataflow import ToNonDataflow
 from relaxlab.relax.transform.vm_shape_lower import VMShapeLower
 
 __all__ = [
+    "AnnotateTIROpPattern",
     "AttachGlobalSymbol",
     "BindParams",
     "CallTIRRewrite",
@@ -54,7 +61,11 @@ __all__ = [
     "ConvertToDataflow",
     "DataflowBlockPass",
     "DeadCodeElimination",
+    "ExpandTupleArguments",
+    "FoldConstant",
     "FunctionPass",
+    "FuseOps",
+    "FuseTIR",
     "KillAfterLastUse",
     "LambdaLift",
     "LegalizeOps",
@@ -67,6 +78,7 @@ __all__ = [
     "PassContext",
     "PassInfo",
     "RemovePurityChecking",
+    "RemoveUnusedParameters",
     "RewriteCUDAGraph",
     "RewriteDataflowReshape",
     "Sequential",
