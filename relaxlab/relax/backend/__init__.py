@@ -3,7 +3,8 @@
 Counterpart: ``tvm.relax.backend``.
 """
 
+from relaxlab.relax.backend import cpu_generic, gpu_generic
 from relaxlab.relax.backend.dispatch_sampling import DispatchSampling
 from relaxlab.relax.backend.dispatch_sort_scan import DispatchSortScan
 
-__all__ = ["DispatchSampling", "DispatchSortScan"]
+__all__ = ["DispatchSampling", "DispatchSortScan", "cpu_generic", "gpu_generic"]

@@ -17,6 +17,7 @@ from relaxlab.ir.op import Op
 from relaxlab.relax.block_builder import BlockBuilder
 from relaxlab.relax.expr import Function
 from relaxlab.relax.expr_functor import ExprMutator
+from relaxlab.relax.transform.normalize_global_var import NormalizeGlobalVar
 from relaxlab.relax.type import TensorType
 
 __all__ = ["DispatchFunc", "dispatch_calls", "is_gpu", "target_of"]
@@ -71,7 +72,7 @@ def dispatch_calls(mod: IRModule, table: Mapping[str, DispatchFunc]) -> IRModule
             if new is not func:
                 dispatcher.builder.update_func(gvar, new)
                 changed = True
-    return dispatcher.builder.get() if changed else mod
+    return NormalizeGlobalVar()(dispatcher.builder.get() if changed else mod)
 
 
 class _Dispatcher(ExprMutator):

@@ -26,7 +26,9 @@ PLAN = (
     transform.CallTIRRewrite(),
     transform.StaticPlanBlockMemory(),
 )
+FUSE = (transform.LegalizeOps(), transform.AnnotateTIROpPattern(), transform.FuseOps())
 PASSES = {
+    "AnnotateTIROpPattern": in_order(transform.LegalizeOps(), transform.AnnotateTIROpPattern()),
     "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
     "BindParams": transform.BindParams("main", {"w": np.array(2.0, "float32")}),
     "CallTIRRewrite": in_order(
@@ -39,6 +41,14 @@ PASSES = {
     "ConvertToDataflow": transform.ConvertToDataflow(),
     "ConvertToDataflow/min_size_1": transform.ConvertToDataflow(min_size=1),
     "DeadCodeElimination": transform.DeadCodeElimination(),
+    "FoldConstant": in_order(
+        transform.BindParams("main", {"w": np.arange(6, dtype="float32").reshape(2, 3)}),
+        transform.LegalizeOps(),
+        transform.FoldConstant(),
+    ),
+    "FuseOps": in_order(*FUSE),
+    "FuseOps/opt_level_0": in_order(*FUSE[:2], transform.FuseOps(fuse_opt_level=0)),
+    "FuseTIR": in_order(*FUSE, transform.FuseTIR()),
     "KillAfterLastUse": transform.KillAfterLastUse(),
     "LambdaLift": transform.LambdaLift(),
     "LowerAllocTensor+KillAfterLastUse": in_order(
