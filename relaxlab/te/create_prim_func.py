@@ -185,7 +185,7 @@ class _Creator:
             ty = buffer_type(declared)
             dims = tuple(self._index(dim) for dim in ty.shape)
             # memory of our own begins at its beginning
-            offset = ty.elem_offset if listed else None
+            offset = self._offset(ty.elem_offset) if listed else None
             if offset is not ty.elem_offset or any(
                 a is not b for a, b in zip(dims, ty.shape, strict=True)
             ):
@@ -194,6 +194,12 @@ class _Creator:
         if not listed:
             self.owned.append(declared)
         return declared
+
+    def _offset(self, offset: Expr | None) -> Expr | None:
+        """Give an unknown offset the index dtype."""
+        if isinstance(offset, Var) and self.index_dtype not in (None, offset.dtype):
+            return Var(offset.name, self.index_dtype)
+        return offset
 
     def _output_buffers(self, op: Operation) -> list[Var]:
         several = len(op.outputs) > 1

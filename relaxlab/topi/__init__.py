@@ -41,6 +41,7 @@ from relaxlab.topi.broadcast import (
     subtract,
 )
 from relaxlab.topi.creation import arange, eye, full, full_like, trilu, where
+from relaxlab.topi.gather import gather_nd, index_tensor, one_hot
 from relaxlab.topi.math import (
     abs,
     acos,
@@ -82,6 +83,7 @@ from relaxlab.topi.math import (
 from relaxlab.topi.matmul import matmul, outer
 from relaxlab.topi.reduction import all, any, argmax, argmin, collapse_sum, max, min, prod, sum
 from relaxlab.topi.scan import cumprod, cumsum
+from relaxlab.topi.scatter import index_put, scatter_elements, scatter_nd, slice_scatter
 from relaxlab.topi.searchsorted import searchsorted
 from relaxlab.topi.slicing import (
     dynamic_slice_shape,
@@ -106,6 +108,7 @@ from relaxlab.topi.transform import (
     tile,
     transpose,
 )
+from relaxlab.topi.window import hamming_window
 
 __all__ = [
     "abs",
@@ -152,9 +155,13 @@ __all__ = [
     "full",
     "full_like",
     "gather",
+    "gather_nd",
     "greater",
     "greater_equal",
+    "hamming_window",
     "identity",
+    "index_put",
+    "index_tensor",
     "isfinite",
     "isinf",
     "isnan",
@@ -180,6 +187,7 @@ __all__ = [
     "negative",
     "nn",
     "not_equal",
+    "one_hot",
     "outer",
     "power",
     "prod",
@@ -188,12 +196,15 @@ __all__ = [
     "right_shift",
     "round",
     "rsqrt",
+    "scatter_elements",
+    "scatter_nd",
     "searchsorted",
     "sigmoid",
     "sign",
     "sin",
     "sinh",
     "slice_length",
+    "slice_scatter",
     "sort",
     "split",
     "sqrt",

@@ -60,8 +60,11 @@ from relaxlab.relax.op.binary import (
 )
 from relaxlab.relax.op.create import (
     arange,
+    eye,
+    eye_like,
     full,
     full_like,
+    hamming_window,
     ones,
     ones_like,
     tril,
@@ -70,6 +73,7 @@ from relaxlab.relax.op.create import (
     zeros_like,
 )
 from relaxlab.relax.op.datatype import astype, wrap_param
+from relaxlab.relax.op.gather import gather_elements, gather_nd, index_tensor, one_hot
 from relaxlab.relax.op.index import dynamic_strided_slice, strided_slice, take
 from relaxlab.relax.op.linear_algebra import linear, matmul, outer
 from relaxlab.relax.op.manipulate import (
@@ -90,6 +94,7 @@ from relaxlab.relax.op.manipulate import (
     tile,
 )
 from relaxlab.relax.op.sampling import multinomial_from_uniform
+from relaxlab.relax.op.scatter import index_put, scatter_elements, scatter_nd, slice_scatter
 from relaxlab.relax.op.search import argmax, argmin, bucketize, where
 from relaxlab.relax.op.set import nonzero, unique
 from relaxlab.relax.op.sorting import argsort, sort, topk
@@ -189,6 +194,8 @@ __all__ = [
     "ewise_fma",
     "exp",
     "expand_dims",
+    "eye",
+    "eye_like",
     "flatten",
     "flip",
     "floor",
@@ -196,10 +203,15 @@ __all__ = [
     "floor_mod",
     "full",
     "full_like",
+    "gather_elements",
+    "gather_nd",
     "grad",
     "greater",
     "greater_equal",
+    "hamming_window",
     "hint_on_device",
+    "index_put",
+    "index_tensor",
     "invoke_closure",
     "invoke_pure_closure",
     "isfinite",
@@ -233,6 +245,7 @@ __all__ = [
     "nonzero",
     "not_equal",
     "null_value",
+    "one_hot",
     "ones",
     "ones_like",
     "outer",
@@ -245,6 +258,8 @@ __all__ = [
     "right_shift",
     "round",
     "rsqrt",
+    "scatter_elements",
+    "scatter_nd",
     "shape_of",
     "shape_to_tensor",
     "sigmoid",
@@ -252,6 +267,7 @@ __all__ = [
     "sin",
     "sinh",
     "size",
+    "slice_scatter",
     "sort",
     "split",
     "sqrt",

@@ -32,8 +32,11 @@ from relaxlab.runtime.dtype import DataType
 
 __all__ = [
     "arange",
+    "eye",
+    "eye_like",
     "full",
     "full_like",
+    "hamming_window",
     "ones",
     "ones_like",
     "tril",
@@ -204,6 +207,99 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: _Dtype | None = No
         integers = all(isinstance(a.ty, PrimType) and a.ty.dtype.is_int for a in args)
         element = _INT64 if integers else _FLOAT32
     return call_op(_ARANGE, *args, dtype=element)
+
+
+# --- identity matrices, windows -----------------------------------------------------------------
+
+
+def _infer_eye(call: Call, ctx: InferenceContext) -> Type:
+    for name, arg in zip(("n", "m"), call.args, strict=False):
+        if not isinstance(arg.ty, PrimType):
+            raise InternalError(
+                f"The argument `{name}` of relax.eye is expected to be a PrimExpr, but got {arg} "
+                f"of type {arg.ty!r}"
+            )
+    return TensorType(ShapeExpr(call.args[:2]), attributes(call).dtype)
+
+
+_EYE = declare("eye", ("n", "m", "k"), _infer_eye, attributes=("dtype",))
+
+
+def eye(n: Any, m: Any = None, k: Any = 0, dtype: _Dtype = "float32") -> Call:
+    """A matrix with ones on one diagonal.
+
+    Parameters
+    ----------
+    n, m
+        Numbers of rows and columns; as many columns as rows when ``m`` is None.
+    k
+        Which diagonal: 0 the main one, positive ones above it.
+    dtype
+        Element type.
+    """
+    for name, value in (("n", n), ("m", m), ("k", k)):
+        if isinstance(value, str):
+            raise TypeError(f"eye: {name} must be a number or a scalar expression, got {value!r}")
+    rows = convert_to_expr(n)
+    columns = rows if m is None else convert_to_expr(m)
+    return call_op(_EYE, rows, columns, convert_to_expr(k), dtype=to_dtype(dtype))
+
+
+def _infer_eye_like(call: Call, ctx: InferenceContext) -> Type:
+    ty = tensor_argument(call, 0)
+    if ty.ndim not in (-1, 2):
+        raise ValueError(
+            f"Eye_like expects the input tensor to be 2-dimensional, but got {ty.ndim} dimensions"
+        )
+    return with_dtype(ty, attributes(call).dtype or ty.dtype)
+
+
+_EYE_LIKE = declare("eye_like", ("x", "k"), _infer_eye_like, attributes=("dtype",))
+
+
+def eye_like(x: Expr, k: Any = 0, dtype: _Dtype | None = None) -> Call:
+    """:func:`eye` with the shape (and, unless given, the dtype) of ``x``."""
+    return call_op(_EYE_LIKE, x, convert_to_expr(k), dtype=to_dtype(dtype))
+
+
+def _infer_hamming_window(call: Call, ctx: InferenceContext) -> Type:
+    dtype, size = attributes(call).dtype, call.args[0]
+    if not dtype.is_float:
+        raise TypeError(f"Hamming Window expects the datatype to be float but got {dtype}")
+    if isinstance(size, IntImm) and size.value <= 0:
+        raise ValueError(
+            f"Hamming_window expects the window_size must be greater than zero but got {size}"
+        )
+    return TensorType(ShapeExpr((size,)), dtype)
+
+
+_HAMMING_WINDOW = declare(
+    "hamming_window",
+    ("window_size", "periodic", "alpha", "beta"),
+    _infer_hamming_window,
+    attributes=("dtype",),
+)
+
+
+def hamming_window(window_size: Any, periodic: Any, alpha: Any, beta: Any, dtype: _Dtype) -> Call:
+    """``alpha - beta * cos(2 pi i / n)`` for every ``i``.
+
+    Parameters
+    ----------
+    window_size
+        How many elements.
+    periodic
+        Whether the window is to be repeated.
+    alpha, beta
+        Coefficients.
+    dtype
+        Element type, a float.
+    """
+    args = [
+        convert_to_expr(int(value) if isinstance(value, bool) else value)
+        for value in (window_size, periodic, alpha, beta)
+    ]
+    return call_op(_HAMMING_WINDOW, *args, dtype=to_dtype(dtype))
 
 
 # --- triangles ----------------------------------------------------------------------------------

@@ -311,7 +311,11 @@ def test_legalizing_twice_is_legalizing_once():
 def test_every_operator_with_a_legalization_is_called_by_a_case():
     recorded = {case["op"] for case in cases("op_legalized.json")}
     ours = {n for n in Op.list_op_names() if Op.get(n).has_attr("FLegalize")}
-    assert ours <= recorded
+    assert ours - recorded <= NOT_IN_TVM
+
+
+#: What TVM cannot legalize: the one raises an error, the other names a function that is not there.
+NOT_IN_TVM = {"relax.nn.attention_var_len", "relax.nn.pixel_shuffle"}
 
 
 def test_the_same_tensor_twice_says_nothing_about_two_tensors():

@@ -32,8 +32,7 @@ def _infer_batch_flatten(call: Call, ctx: InferenceContext) -> Type:
         return TensorType(None, ty.dtype, ty.vdevice, 2)
     if len(dims) == 2:
         return ty
-    rest = ctx.analyzer.simplify(product(dims[1:]))
-    return TensorType(ShapeExpr((dims[0], rest)), ty.dtype, ty.vdevice)
+    return TensorType(ShapeExpr((dims[0], product(dims[1:]))), ty.dtype, ty.vdevice)
 
 
 _BATCH_FLATTEN = declare("nn.batch_flatten", ("data",), _infer_batch_flatten)

@@ -93,3 +93,37 @@ def _triangle(upper: bool, name: str) -> LegalizeFunc:
 
 register_legalize("tril")(_triangle(upper=False, name="tril"))
 register_legalize("triu")(_triangle(upper=True, name="triu"))
+
+
+@register_legalize("eye")
+def _eye(bb: BlockBuilder, call: Call) -> Expr:
+    return bb.call_te(topi.eye, *call.args, _result_dtype(call), primfunc_name_hint="eye")
+
+
+@register_legalize("eye_like")
+def _eye_like(bb: BlockBuilder, call: Call) -> Expr:
+    shape = _shape_of_like(call)
+    assert isinstance(shape, ShapeExpr), "the shape is known: the pass checked it"
+    return bb.call_te(
+        topi.eye,
+        *shape.values,
+        call.args[1],
+        _result_dtype(call),
+        primfunc_name_hint="eye_like",
+    )
+
+
+@register_legalize("hamming_window")
+def _hamming_window(bb: BlockBuilder, call: Call) -> Expr:
+    size, periodic, alpha, beta = call.args
+    if not isinstance(size, IntImm) or not isinstance(periodic, IntImm):
+        return call  # known to the running program only
+    return bb.call_te(
+        topi.hamming_window,
+        size.value,
+        bool(periodic.value),
+        alpha,
+        beta,
+        _result_dtype(call),
+        primfunc_name_hint="hamming_window",
+    )
