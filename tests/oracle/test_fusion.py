@@ -13,7 +13,7 @@ from relaxlab.script import from_source
 from tests.relax.transform.checks import assert_same_text
 
 PROGRAM = Path(__file__).with_name("fusion_programs.py")
-COUNT = 100
+COUNT = 60
 
 UNARY = ("exp", "tanh", "negative", "nn.relu", "sqrt", "nn.silu", "sigmoid", "nn.gelu")
 BINARY = ("add", "subtract", "multiply", "divide", "maximum")

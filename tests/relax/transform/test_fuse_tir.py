@@ -1,4 +1,3 @@
-# ruff: noqa: E501  # programs as they print
 """FuseTIR: fused functions become kernels, and compute the same."""
 
 import numpy as np
