@@ -5,10 +5,12 @@ Without chromium these tests skip and say so; RELAXLAB_REQUIRE_BROWSER=1 makes t
 
 import asyncio
 import importlib.util
+import json
 import os
 import queue
 import shutil
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,4 +127,18 @@ def open_notebook(browser, lab) -> Iterator[Callable[[str], object]]:
         yield open_
     finally:
         context.close()
+        end_kernels(lab.server)
     complaints.assert_none()
+
+
+def end_kernels(server: LabServer) -> None:
+    """End every session, so that the kernels of one test do not slow down the next."""
+    headers = {"Authorization": f"token {server.token}"}
+    sessions = urllib.request.Request(f"{server.url}/api/sessions", headers=headers)
+    with urllib.request.urlopen(sessions, timeout=START_SECONDS) as response:
+        found = json.load(response)
+    for session in found:
+        end = urllib.request.Request(
+            f"{server.url}/api/sessions/{session['id']}", headers=headers, method="DELETE"
+        )
+        urllib.request.urlopen(end, timeout=START_SECONDS).close()

@@ -495,3 +495,26 @@ def test_deep_recursion_stays_quick(open_page):
     assert frames[0].startswith("#2000 deep")
     assert [frame.split(",")[0] for frame in frames[-2:]] == ["#1 deep", "#0 deep"]
     assert page.get_by_text("… 1939 more").count() == 1
+
+
+@pytest.mark.parametrize("count", [40, 400])
+def test_a_tall_register_that_changed_is_brought_into_view(open_page, count):
+    def body(ib):
+        for index in range(1, count):
+            ib.emit_call("vm.builtin.make_tuple", [ib.r(0)], dst=index)
+        ib.emit_ret(ib.r(count - 1))
+
+    machine = build(("main", 1, ["x"], body))
+    stepper = VMStepper(machine, "main", tensor(np.random.default_rng(0).normal(size=(9, 9))))
+    page = open_page(stepper)
+    for step in (20, count // 2, count - 1, 5):
+        page.get_by_role("spinbutton", name="Go to step").fill(str(step - 1))
+        page.keyboard.press("Enter")
+        button(page, "Step").click()
+        page.wait_for_timeout(400)
+        inside = page.locator(".rl-changed").evaluate(
+            """(row) => { const pane = row.closest(".rl-scroll").getBoundingClientRect();
+              const box = row.getBoundingClientRect();
+              return box.height > 40 && box.top >= pane.top && box.bottom <= pane.bottom; }"""
+        )
+        assert inside

@@ -245,7 +245,10 @@ async def _stop(server: LabServer, process: asyncio.subprocess.Process) -> None:
     except (TimeoutError, OSError, ServerError):
         if process.returncode is None:
             # Kernels have sessions of their own: a signal to the server's group misses them.
-            family = [*psutil.Process(process.pid).children(recursive=True), process]
+            family: list[psutil.Process | asyncio.subprocess.Process] = [process]
+            # It may end just now: then it has no children either.
+            with suppress(psutil.NoSuchProcess):
+                family = [*psutil.Process(process.pid).children(recursive=True), process]
             for member in family:
                 with suppress(psutil.NoSuchProcess, ProcessLookupError):
                     member.kill()

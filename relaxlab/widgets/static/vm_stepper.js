@@ -7,6 +7,8 @@ import { element, icon, keepInView, LiveLine, roving, set, write } from "./page.
 import { Cursor, mark, Replay } from "./replay.js";
 
 const LINE = 18; // pixels, as in vm_stepper.css
+const WIDEST_NAME = 10; // characters; a longer one is wrapped
+const MANY = 200; // so many registers are laid out at once
 const MOST_LINES = 16;
 const FEWEST_LINES = 9;
 const FRAMES_SHOWN = 60; // innermost ones; the two outermost are always there
@@ -99,9 +101,9 @@ function render({ model, el }) {
     type: "number", min: "1", max: String(MOST_A_SECOND), value: "4", class: "rl-number",
     "aria-label": "Steps a second", title: "Speed of Play: steps a second",
   });
-  const scrubber = element("div", { class: "rl-scrubber" }, slider, element("span", {}, "step"), jump,
-    total, element("span", { class: "rl-gap" }), element("span", {}, "play"), rate,
-    element("span", {}, "steps/s"));
+  const field = (...parts) => element("span", { class: "rl-field" }, ...parts);
+  const scrubber = element("div", { class: "rl-scrubber" }, slider,
+    field("step", jump, total), element("span", { class: "rl-gap" }), field("play", rate, "steps/s"));
   const dropped = element("p", { class: "rl-dropped" });
   const did = element("p", {});
   const next = element("p", {});
@@ -472,13 +474,24 @@ function render({ model, el }) {
       if (sign) changed ??= row.node;
       drawRegister(row, names[index] ?? "", sign, value, before[index]);
     });
-    if (shownRegisters?.values.length !== values.length) {
-      const width = Math.max(...values.map((_, index) => label(index, names[index]).length));
+    if (shownRegisters?.frame.fn !== frame.fn) {
+      const widths = values.map((_, index) => label(index, names[index]).length);
+      const width = Math.min(WIDEST_NAME, widths.reduce((a, b) => Math.max(a, b), 0));
       registers.style.setProperty("--rl-name", `${width}ch`);
+      registers.classList.toggle("rl-many", values.length > MANY);
       registers.replaceChildren(...registerRows.slice(0, values.length).map(({ node }) => node));
     }
     shownRegisters = { frame, values };
-    if (changed) keepInView(registerPane, changed);
+    if (changed) settle(registerPane, changed);
+  }
+
+  /** Keep a row in view while rows above it are laid out, whose heights were only guessed. */
+  function settle(pane, row, pictures = 6, position = cursor.position) {
+    if (position !== cursor.position) return;
+    keepInView(pane, row);
+    if (pictures && registers.classList.contains("rl-many") && !playing) {
+      requestAnimationFrame(() => settle(pane, row, pictures - 1, position));
+    }
   }
 
   function makeRegister(index) {
@@ -597,7 +610,7 @@ function render({ model, el }) {
     // as tall as the largest function needs: a height that changes with every call is hard to read
     const sizes = known.map((fn) => Math.max(trace.functions[fn][3] - trace.functions[fn][2],
       trace.functions[fn][5]));
-    const tallest = Math.max(FEWEST_LINES, Math.min(MOST_LINES, ...[Math.max(0, ...sizes)]));
+    const tallest = Math.max(FEWEST_LINES, Math.min(MOST_LINES, Math.max(0, ...sizes)));
     panes.style.setProperty("--rl-lines", String(tallest));
     draw();
   }
