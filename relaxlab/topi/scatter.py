@@ -41,7 +41,7 @@ from relaxlab.topi.indices import (
     same_extent,
     static_extent,
 )
-from relaxlab.topi.math import clip
+from relaxlab.topi.math import clip, identity
 from relaxlab.topi.slicing import take
 from relaxlab.topi.transform import reshape
 
@@ -260,6 +260,8 @@ def slice_scatter(
     """
     place = normalize_axis(axis, data.ndim)
     extent = data.shape[place]
+    if static_extent(src.shape[place]) == 0:
+        return identity(data)
     mask: Any = full((extent,), "bool", True)
     length = static_extent(extent)
     last = extent if length is None else prim_ops.const(length)
@@ -275,5 +277,6 @@ def slice_scatter(
     dims[place] = extent
     mask = broadcast_to(reshape(mask, dims), data.shape)
     shifted = add_tensors(subtract(positions, start), step - 1)
-    origin = clip(floor_divide(shifted, step), prim_ops.const(0, "int64"), extent - 1)
+    # TVM limits this to the extent of the data, and reads beyond the slice's replacement
+    origin = clip(floor_divide(shifted, step), prim_ops.const(0, "int64"), src.shape[place] - 1)
     return where(mask, take(src, origin, place), data)
