@@ -56,3 +56,28 @@ def test_a_cut_file_is_one_line_with_the_place(program, capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "byte" in error
+
+
+def test_words_sections_and_statistics_are_options(program, capsys):
+    path, recorded = program("eb_if")
+    assert main(["dis", path, "--words"]) == 0
+    words = capsys.readouterr().out
+    assert "           2  0000000000000003  if 0: +3 to instruction 3\n" in words
+    assert main(["dis", path, "--stats"]) == 0
+    assert capsys.readouterr().out == recorded["stats"]
+    assert main(["dis", path, "--sections", "--stats"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.endswith(recorded["stats"])
+    assert shown.splitlines()[1].split()[:4] == ["0", "8", "header", "magic"]
+    assert main(["dis", path, "--json", "--sections", "--words"]) == 0
+    forms = json.loads(capsys.readouterr().out)
+    assert set(forms) == {"as_text", "as_python", "stats", "sections", "words"}
+    assert forms["sections"][0]["name"] == "header"
+    assert forms["words"][2] == {
+        "pc": 0,
+        "at": 2,
+        "value": 3,
+        "meaning": "if 0: +3 to instruction 3",
+        "hex": "0000000000000003",
+    }
+    assert len(forms["words"]) == 19

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from relaxlab.runtime.vm.bytecode import Opcode
 
-__all__ = ["Flow", "undefined_reads"]
+__all__ = ["Flow", "undefined_reads", "unreachable"]
 
 _MAX_ROUNDS: Final = 64
 _LEAST_ROUNDS: Final = 3
@@ -120,6 +120,17 @@ def undefined_reads(
             if not entry[int(read_block[read])] >> int(place[i]) - chunk * _CHUNK & 1:
                 found.append(read)
     return np.array(sorted(found), dtype=np.int64)
+
+
+def unreachable(flow: Flow) -> list[tuple[int, int]]:
+    """Return the half-open ranges of instructions that no path from the entry leads to."""
+    blocks = _Blocks(flow)
+    dead = np.ones(blocks.count, dtype=np.bool_)
+    dead[_reverse_postorder(blocks.edges()[1])] = False
+    bounds = np.append(blocks.starts, len(flow.opcode)) + flow.first
+    # neighbouring blocks make one range
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], dead, [False]]).astype(np.int8)))
+    return [(int(bounds[a]), int(bounds[b])) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def _exposed(read_key: _Words, read_pc: _Words, write_key: _Words, write_pc: _Words) -> _Words:

@@ -2,7 +2,9 @@
 
 The texts are TVM's to the byte (``as_text``, ``as_python``, ``stats`` of ``VMExecutable``), so that
 a program can be compared across the two by comparing strings. One thing is ours: ``stats`` prints
-constants on which TVM's fails (floats, None, bool, tuples).
+constants on which TVM's fails (floats, None, bool, tuples). A program that is not verified can have
+functions that overlap, or names that are repeated without end: a text much longer than the program
+is refused.
 
 Examples
 --------
@@ -13,9 +15,10 @@ Relax VM executable statistics:
   Globals (#0): []
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
+from relaxlab.errors import InternalError
 from relaxlab.runtime.container import ShapeTuple
 from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.tensor import Tensor
@@ -37,7 +40,21 @@ from relaxlab.runtime.vm.bytecode import (
 if TYPE_CHECKING:
     from relaxlab.runtime.vm.executable import VMExecutable
 
-__all__ = ["arg_text", "as_python", "as_text", "function_name", "instruction_text", "stats"]
+__all__ = [
+    "TextBudget",
+    "arg_text",
+    "as_python",
+    "as_text",
+    "call_text",
+    "constant_text",
+    "function_name",
+    "instruction_text",
+    "lines_of",
+    "stats",
+]
+
+_FREE_CHARACTERS: Final = 2**24
+_CHARACTERS_PER_WORD: Final = 128  # a usual call takes 16
 
 
 def as_text(ex: "VMExecutable") -> str:
@@ -46,15 +63,16 @@ def as_text(ex: "VMExecutable") -> str:
     Raises
     ------
     InternalError
-        For an unknown opcode or argument kind.
+        For an unknown opcode or argument kind, or a text far longer than the program.
     """
     parts = []
+    budget = TextBudget(ex)
     for info in ex.func_table:
         match info.kind:
             case VMFuncKind.PACKED_FUNC:
                 parts.append(f"@{info.name} packed_func;\n\n")
             case VMFuncKind.VM_FUNC:
-                lines = [f"  {instruction_text(ex, one)}\n" for one in _instructions(ex, info)]
+                lines = [f"  {line}\n" for _, line in lines_of(ex, info, budget=budget)]
                 parts.append(f"@{info.name}:\n{''.join(lines)}\n")
             case VMFuncKind.VMTIR_FUNC:
                 parts.append(f"@{info.name} num_inputs={info.num_args} vm_tir_func;\n\n")
@@ -63,19 +81,75 @@ def as_text(ex: "VMExecutable") -> str:
     return "".join(parts)
 
 
+class TextBudget:
+    """How many characters the text of an executable may still have."""
+
+    def __init__(self, ex: "VMExecutable") -> None:
+        self.left = _FREE_CHARACTERS + _CHARACTERS_PER_WORD * len(ex.instr_data)
+        self.longest_name = max((len(info.name) for info in ex.func_table), default=0)
+
+    def spend(self, characters: int, info: VMFuncInfo, pc: int) -> None:
+        """Take characters for instruction ``pc``, or refuse."""
+        self.left -= characters
+        if self.left < 0:
+            raise InternalError(
+                f"the text of function {info.name[:80]!r}, instruction {pc}, is far longer than "
+                "the program: functions overlap, or a very long name is repeated"
+            )
+
+
+def lines_of(
+    ex: "VMExecutable",
+    info: VMFuncInfo,
+    write: "Callable[[VMExecutable, Instruction], str] | None" = None,
+    *,
+    budget: TextBudget | None = None,
+) -> Iterator[tuple[Instruction, str]]:
+    """Yield the instructions of a bytecode function, each with its text.
+
+    Parameters
+    ----------
+    ex, info
+        The executable and the entry of its table.
+    write
+        What makes the text; :func:`instruction_text` when omitted.
+    budget
+        What the text of the whole executable may still need.
+
+    Raises
+    ------
+    InternalError
+        As :func:`as_text`.
+    """
+    write, budget = write or instruction_text, budget or TextBudget(ex)
+    for pc in range(info.start_instr, info.end_instr):
+        instruction = ex.instruction(pc)
+        if isinstance(instruction, Call):
+            # names can make one line longer than memory, so look before it is written
+            most = (len(instruction.args) + 1) * (budget.longest_name + 24)
+            budget.spend(max(0, most - _FREE_CHARACTERS), info, pc)
+        line = write(ex, instruction)
+        budget.spend(len(line), info, pc)
+        yield instruction, line
+
+
 def instruction_text(ex: "VMExecutable", instruction: Instruction) -> str:
     """Return one line of the disassembly, without its indentation."""
     match instruction:
-        case Call(dst, func_idx, args):
-            operands = ", ".join(arg_text(ex, arg) for arg in args)
-            callee = function_name(ex, func_idx)
-            return f"call  {_pad(callee, 16)} in: {_pad(operands, 12)} dst: {register_name(dst)}"
+        case Call(args=args):
+            return call_text(ex, instruction, [arg_text(ex, arg) for arg in args])
         case Ret(result):
             return f"ret   {register_name(result)}"
         case Goto(pc_offset):
             return f"goto  {pc_offset}"
         case If(cond, false_offset):
             return f"If    {register_name(cond)}, {false_offset}"
+
+
+def call_text(ex: "VMExecutable", call: Call, operands: list[str]) -> str:
+    """Return the line of a call whose operands are texts already."""
+    callee = _pad(function_name(ex, call.func_idx), 16)
+    return f"call  {callee} in: {_pad(', '.join(operands), 12)} dst: {register_name(call.dst)}"
 
 
 def arg_text(ex: "VMExecutable", arg: Arg) -> str:
@@ -104,13 +178,15 @@ def as_python(ex: "VMExecutable") -> str:
     Raises
     ------
     InternalError
-        For an unknown opcode or argument kind.
+        For an unknown opcode or argument kind, or a text far longer than the program.
     """
+    budget = TextBudget(ex)
     lines = ["ib = rx.Builder()\n"]
     for info in ex.func_table:
         if info.kind == VMFuncKind.VM_FUNC:
             lines.append(f'with ib.function("{info.name}", num_inputs={info.num_args}):\n')
-            lines += [f"    {_python_line(ex, one)}\n" for one in _instructions(ex, info)]
+            body = lines_of(ex, info, _python_line, budget=budget)
+            lines += [f"    {line}\n" for _, line in body]
     return "".join(lines)
 
 
@@ -148,7 +224,7 @@ def _python_function(ex: "VMExecutable", index: int) -> str:
 
 def stats(ex: "VMExecutable") -> str:
     """Return three lines: a title, the constants and the names of the function table."""
-    constants = ", ".join(_constant_text(value) for value in ex.constants)
+    constants = ", ".join(constant_text(value) for value in ex.constants)
     names = ", ".join(info.name for info in ex.func_table)
     return (
         "Relax VM executable statistics:\n"
@@ -157,7 +233,8 @@ def stats(ex: "VMExecutable") -> str:
     )
 
 
-def _constant_text(value: Any) -> str:
+def constant_text(value: Any) -> str:
+    """Return a constant as the statistics write it."""
     match value:
         case Tensor():
             return _bracketed(value.shape) if len(value.shape) else "scalar"
@@ -170,17 +247,13 @@ def _constant_text(value: Any) -> str:
         case DataType():
             return str(value)
         case tuple() | list():
-            return f"({', '.join(map(_constant_text, value))})"
+            return f"({', '.join(map(constant_text, value))})"
         case _:
             return repr(value)
 
 
 def _bracketed(extents: Any) -> str:
     return f"[{', '.join(str(int(extent)) for extent in extents)}]"
-
-
-def _instructions(ex: "VMExecutable", info: VMFuncInfo) -> Iterator[Instruction]:
-    return (ex.instruction(index) for index in range(info.start_instr, info.end_instr))
 
 
 def _pad(text: str, width: int) -> str:

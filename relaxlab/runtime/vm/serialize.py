@@ -40,6 +40,7 @@ __all__ = [
     "VERSION",
     "as_view",
     "read_executable",
+    "read_sections",
     "read_tensor",
     "write_executable",
     "write_tensor",
@@ -183,7 +184,7 @@ def read_executable(
             f"{MAGIC_V1:#018x} (V1): this is not a Relax executable",
             0,
         )
-    sections = _read_sections(reader, has_scopes=magic == MAGIC_V2)
+    sections = read_sections(reader, has_scopes=magic == MAGIC_V2)
     if exact:
         reader.finish()
     return sections
@@ -196,7 +197,8 @@ def as_view(data: bytes | bytearray | memoryview, what: str) -> memoryview:
     return memoryview(data).cast("B")
 
 
-def _read_sections(reader: ByteReader, *, has_scopes: bool) -> Sections:
+def read_sections(reader: ByteReader, *, has_scopes: bool) -> Sections:
+    """Read everything behind the magic number; V1 has no memory scopes."""
     reader.section = "version"
     start = reader.at
     version = reader.string("the version")

@@ -3,8 +3,9 @@
 Bytecode from a file may be altered, cut or made by a program with a bug. The verifier proves, for
 every path, that each register is written before it is read and that every index is inside its
 table, as a WebAssembly engine or a JVM does, so that the run loop needs no such checks. The cost is
-linear in the program for ordinary control flow, and bounded for any. TVM has no counterpart: it
-checks part of this in ``ExecBuilder.get()`` and nothing when loading.
+linear in the program for ordinary control flow, and bounded for any. Code that can never run is no
+problem, but worth a note (:func:`find_notes`). TVM has no counterpart: it checks part of this in
+``ExecBuilder.get()`` and nothing when loading.
 
 Examples
 --------
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relaxlab.errors import InternalError
-from relaxlab.runtime.vm.assignment import Flow, undefined_reads
+from relaxlab.runtime.vm.assignment import Flow, undefined_reads, unreachable
 from relaxlab.runtime.vm.bytecode import (
     FIRST_SPECIAL_REGISTER,
     VM_REGISTER,
@@ -37,7 +38,7 @@ from relaxlab.runtime.vm.bytecode import (
 if TYPE_CHECKING:
     from relaxlab.runtime.vm.executable import VMExecutable
 
-__all__ = ["Finding", "RULES", "find_problems", "verify_executable"]
+__all__ = ["Finding", "NOTES", "RULES", "find_notes", "find_problems", "verify_executable"]
 
 RULES: Final = {
     "argument-kind": "an argument word is a register, an immediate, a constant or a function",
@@ -56,6 +57,11 @@ RULES: Final = {
 }
 """What each rule demands, by name."""
 
+NOTES: Final = {
+    "unreachable": "some path from the entry of its function leads to an instruction",
+}
+"""What else is looked at: breaking it does no harm when the program runs."""
+
 _MAX_FINDINGS: Final = 100
 _MAX_PARAMETERS: Final = 2**20
 _MAX_TIR_REGISTERS: Final = 2**24
@@ -66,7 +72,7 @@ _Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken rule.
+    """One broken rule, or one note.
 
     Attributes
     ----------
@@ -77,7 +83,7 @@ class Finding:
     word
         Index into ``instr_data``, or None.
     rule
-        A name in ``RULES``.
+        A name in ``RULES`` or ``NOTES``.
     message
         What was expected and what is there.
     """
@@ -133,6 +139,38 @@ def find_problems(ex: "VMExecutable") -> list[Finding]:
     return []
 
 
+def find_notes(ex: "VMExecutable") -> list[Finding]:
+    """Return what is odd about a program without problems, in order of position.
+
+    That is code which can never run: no path of its function leads to it, or it belongs to no
+    function.
+    """
+    code = _Code(ex)
+    code.opcode = code.data[code.offset]
+    ranges: list[tuple[int, int, str | None]] = []
+    for info in ex.func_table:
+        if info.kind == VMFuncKind.VM_FUNC:
+            dead = unreachable(code.flow(info))
+            ranges += [(first, end, info.name) for first, end in dead]
+    nobody = np.concatenate([[False], code.owner < 0, [False]]).astype(np.int8)
+    edges = np.flatnonzero(np.diff(nobody)).tolist()
+    ranges += [(a, b, None) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+    return [
+        Finding(name, first, int(code.offset[first]), "unreachable", _dead_text(first, end, name))
+        for first, end, name in sorted(ranges, key=lambda one: one[0])
+    ]
+
+
+def _dead_text(first: int, end: int, function: str | None) -> str:
+    one = end == first + 1
+    which = f"instruction {first}" if one else f"instructions {first} to {end - 1}"
+    if function is None:
+        why = f"{'it belongs' if one else 'they belong'} to no function"
+    else:
+        why = f"no path leads to {'it' if one else 'them'}"
+    return f"{which} can never run: {why}"
+
+
 class _Code:
     """The instruction stream as columns: one NumPy array per field."""
 
@@ -156,6 +194,14 @@ class _Code:
 
     def is_op(self, opcode: Opcode) -> _Words:
         return np.flatnonzero(self.opcode == opcode)
+
+    def flow(self, info: VMFuncInfo) -> Flow:
+        span = slice(info.start_instr, info.end_instr)
+        opcode, at = self.opcode[span], self.offset[span]
+        false_offset = np.zeros(len(opcode), dtype=np.int64)
+        branches = np.flatnonzero(opcode == Opcode.IF)
+        false_offset[branches] = self.data[at[branches] + 2]
+        return Flow(info.start_instr, opcode, self.data[at + 1], false_offset)
 
 
 def _table_problems(ex: "VMExecutable") -> Iterator[Finding]:
@@ -473,9 +519,6 @@ def _assignment_problems(ex: "VMExecutable", code: _Code) -> Iterator[Finding]:
     write_register = code.word(write_pc, 1)
     kept = write_register < FIRST_SPECIAL_REGISTER
     write_pc, write_register = write_pc[kept], write_register[kept]
-    false_offset = np.zeros(len(code.opcode), dtype=np.int64)
-    branches = code.is_op(Opcode.IF)
-    false_offset[branches] = code.word(branches, 2)
     for info in ex.func_table:
         if info.kind != VMFuncKind.VM_FUNC:
             continue
@@ -483,15 +526,8 @@ def _assignment_problems(ex: "VMExecutable", code: _Code) -> Iterator[Finding]:
         writes = slice(*np.searchsorted(write_pc, [info.start_instr, info.end_instr]).tolist())
         local = read_register[reads] >= info.num_args  # parameters are always written
         pcs, places, registers = (one[reads][local] for one in (read_pc, read_at, read_register))
-        span = slice(info.start_instr, info.end_instr)
-        flow = Flow(
-            info.start_instr,
-            code.opcode[span],
-            code.data[code.offset[span] + 1],
-            false_offset[span],
-        )
         found = undefined_reads(
-            flow,
+            code.flow(info),
             info.register_file_size,
             pcs,
             registers,
