@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -127,41 +128,38 @@ COMMANDS = {  # of the page, and of Python
 }
 
 
-def moves_of(stepper, data):
+def moves_of(stepper, random):
     """Move a stepper at random, and yield what the page must do and show."""
     session = stepper.session
     first, end = session.timeline.first_step, session.timeline.end
     pcs = sorted({session.timeline.instruction(step).pc for step in range(first, end)})
-    kinds = [*COMMANDS, *COMMANDS, "goto", "select", "toggle", "halts"]
-    for kind in data.draw(st.lists(st.sampled_from(kinds), max_size=25)):
+    kinds = [*COMMANDS, *COMMANDS, "goto", "select", "toggle", "halts", "watch", "remove"]
+    for kind in random.choices(kinds, k=40):
         arguments = []
         match kind:
             case "goto":
-                arguments = [data.draw(st.integers(first, end))]
+                arguments = [random.randint(first, end)]
                 stepper.goto(*arguments)
-            case "select":
-                if session.top is None:
-                    continue
-                arguments = [data.draw(st.integers(0, session.top.depth))]
+            case "select" if session.top is not None:
+                arguments = [random.randint(0, session.top.depth)]
                 stepper.select(*arguments)
             case "toggle" if pcs:
-                pc = data.draw(st.sampled_from(pcs))
-                arguments = [pc]
-                stepper.breakpoints = sorted({*stepper.breakpoints} ^ {pc})
+                arguments = [random.choice(pcs)]
+                stepper.breakpoints = sorted({*stepper.breakpoints} ^ {*arguments})
             case "halts" if pcs:
-                if stepper.halts and data.draw(st.booleans()):
-                    numbers = [*session.watches, *session.breakpoints]
-                    stepper.remove(data.draw(st.sampled_from(numbers)))
-                elif session.frame is not None and session.frame.registers:
-                    last = len(session.frame.registers) - 1
-                    stepper.watch(data.draw(st.integers(0, last)))
-                pc, ignore = data.draw(st.sampled_from(pcs)), data.draw(st.integers(1, 2))
+                pc, ignore = random.choice(pcs), random.randint(1, 2)
                 stepper.break_at(pc=pc, ignore=ignore, condition=f"step % {ignore + 1} == 0")
-                arguments = stepper.halts
-            case "toggle" | "halts":
+            case "watch" if session.frame is not None and session.frame.registers:
+                stepper.watch(random.randrange(len(session.frame.registers)))
+            case "remove" if stepper.halts:
+                special = [n for n, point in session.breakpoints.items() if point.condition]
+                stepper.remove(random.choice([*session.watches, *special]))
+            case "select" | "toggle" | "halts" | "watch" | "remove":
                 continue
             case _:
                 getattr(stepper, COMMANDS[kind])()
+        if kind in ("halts", "watch", "remove"):
+            kind, arguments = "halts", stepper.halts
         yield [
             kind,
             arguments,
@@ -197,12 +195,13 @@ def test_the_page_shows_and_moves_as_python_does(node, tmp_path):
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(programs(), st.sampled_from([None, None, 4, 9]), st.data())
-    def collect(program, limit, data):
+    @given(programs(), st.sampled_from([None, None, 4, 9]), st.integers(0, 2**32))
+    def collect(program, limit, seed):
         with contextlib.redirect_stdout(io.StringIO()):
             session = DebugSession(program.machine(), "main", *program.arguments(), limit=limit)
+            stepper = VMStepper(session)
             cases.append(
-                case_of(VMStepper(session), lambda view: list(moves_of(view, data)), repr(program))
+                case_of(stepper, lambda view: list(moves_of(view, Random(seed))), repr(program))
             )
 
     collect()
