@@ -14,7 +14,6 @@ from functools import reduce
 from typing import Any
 
 from relaxlab.ir import Call, Expr, GlobalVar, IntImm, IRModule, Op, PassContext, Tuple, prim_ops
-from relaxlab.ir.prim_functor import post_order_visit
 from relaxlab.ir.sym import Analyzer
 from relaxlab.relax.analysis.reshape_pattern import has_reshape_pattern
 from relaxlab.relax.expr import DataflowVar, Function, ShapeExpr, TensorType, VarBinding
@@ -22,16 +21,15 @@ from relaxlab.relax.expr_functor import ExprMutator
 from relaxlab.relax.transform.pass_base import FunctionPass
 from relaxlab.runtime.dtype import DataType
 from relaxlab.tirx import PrimFunc
-from relaxlab.tirx.buffer import is_buffer_var
 
 __all__ = ["RewriteDataflowReshape"]
 
 
 class _Rewriter(ExprMutator):
-    def __init__(self, mod: IRModule, known: dict[GlobalVar, int | None]) -> None:
+    def __init__(self, mod: IRModule, known: dict[GlobalVar, bool]) -> None:
         super().__init__(mod)
         self.mod = mod
-        #: Position of the argument that a kernel only reshapes; None for other kernels.
+        #: Whether a kernel only reshapes its first argument.
         self.known = known
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
@@ -47,29 +45,19 @@ class _Rewriter(ExprMutator):
         if not isinstance(call.op, Op) or call.op.name != "relax.call_tir":
             return None
         callee, args, out_ty = call.args[0], call.args[1], call.ty_args[0]
-        if not isinstance(callee, GlobalVar) or not isinstance(args, Tuple):
+        if not isinstance(callee, GlobalVar) or not isinstance(args, Tuple) or not args.fields:
             return None
         if callee not in self.known:
-            self.known[callee] = _reshaped_parameter(self.mod.functions.get(callee))
-        position = self.known[callee]
-        if position is None or position >= len(args.fields):
+            func = self.mod.functions.get(callee)
+            self.known[callee] = isinstance(func, PrimFunc) and has_reshape_pattern(func)
+        if not self.known[callee]:
             return None
-        arg = args.fields[position]
+        arg = args.fields[0]
         if not _same_elements(arg.ty, out_ty):
             return None
         assert isinstance(out_ty, TensorType)
         assert out_ty.shape is not None
         return Call(Op.get("relax.reshape"), (arg, out_ty.shape))
-
-
-def _reshaped_parameter(func: Any) -> int | None:
-    """Return which parameter a kernel reshapes, the only tensor it reads."""
-    if not isinstance(func, PrimFunc) or not has_reshape_pattern(func):
-        return None
-    read: list[Any] = []
-    post_order_visit(func.body, lambda node: read.append(getattr(node, "buffer", None)))
-    used = [i for i, p in enumerate(func.params[:-1]) if is_buffer_var(p) and p in read]
-    return used[0] if len(used) == 1 else None
 
 
 def _same_elements(given: Any, wanted: Any) -> bool:
@@ -94,7 +82,7 @@ class RewriteDataflowReshape(FunctionPass):
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Look at each kernel once, however many functions call it."""
-        known: dict[GlobalVar, int | None] = {}
+        known: dict[GlobalVar, bool] = {}
         return mod.with_functions(
             {
                 gvar: _Rewriter(mod, known).visit_expr(func)

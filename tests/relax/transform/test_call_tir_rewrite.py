@@ -153,3 +153,16 @@ def test_scalars_given_apart_come_last():
         """
     )
     assert "cls.one(x, alloc, n, n + 1)" in CallTIRRewrite()(mod).script()
+
+
+def test_an_output_needs_a_dtype():
+    mod = module(
+        """
+        @R.function
+        def f(x: R.Tensor((2,), "float32")):
+            y = R.call_dps_packed("ext", (x,), out_ty=R.Tensor((2,)))
+            return y
+        """
+    )
+    with pytest.raises(InternalError, match="an output of 'ext' has no dtype"):
+        CallTIRRewrite()(mod)

@@ -77,3 +77,29 @@ def test_fewer_elements_are_no_reshape():
             return z
         """,
     )
+
+
+def test_only_the_first_parameter_can_be_what_is_reshaped():
+    kernel = """
+        @T.prim_func(private=True, s_tir=True)
+        def second(
+            A: T.Buffer((T.int64(4),), "float32"),
+            B: T.Buffer((T.int64(4),), "float32"),
+            C: T.Buffer((T.int64(4),), "float32"),
+        ):
+            for i in range(T.int64(4)):
+                with T.sblock("copy"):
+                    vi = T.axis.spatial(T.int64(4), i)
+                    C[vi] = B[vi]
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+            with R.dataflow():
+                z = R.call_tir(Module.second, (x, y), out_ty=R.Tensor((4,), "float32"))
+                w = R.exp(z)
+                R.output(w)
+            return w
+    """
+    assert_unchanged(RewriteDataflowReshape(), kernel)
+    result = RewriteDataflowReshape()(module(kernel.replace("B[vi]", "A[vi]")))
+    assert "R.reshape(x, R.shape([4]))" in result.script()

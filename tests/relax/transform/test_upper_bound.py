@@ -2,6 +2,7 @@
 
 import pytest
 
+from relaxlab import tirx
 from relaxlab.ir import IntImm, Var, structural_equal
 from relaxlab.relax.expr import Function, TensorType
 from relaxlab.relax.transform.upper_bound import UpperBounds
@@ -45,3 +46,24 @@ def test_contradicting_bounds():
 def test_bounds_must_be_a_map():
     with pytest.raises(TypeError, match="must be a map of names to numbers"):
         bounds(tir_var_upper_bound=3)
+
+
+def test_what_falls_and_wraps_has_an_upper_end_too():
+    known = bounds(tir_var_upper_bound={"n": 10, "m": 4})
+    dims = (10 - N, N % 3, (N - M) * 2, M - N, tirx.max(N - 20, M), tirx.min(N, M))
+    assert [known.of(dim).value for dim in dims] == [10, 2, 20, 4, 4, 4]
+
+
+def test_partly_bounded_expressions():
+    known = bounds(tir_var_upper_bound={"n": 10})
+    ends = {tirx.max(N, M): tirx.max(IntImm("int64", 10), M), (N + M) // 2: (M + 10) // 2}
+    for dim, end in ends.items():
+        assert known.analyzer.can_prove_equal(known.of(dim), end)
+    assert known.of(tirx.min(N, M)).value == 10
+    for dim in (N % M, N - M, M - N, (M - N) * N):
+        assert known.of(dim) is dim
+
+
+def test_bounds_must_be_maps():
+    with pytest.raises(TypeError, match="'tir_var_upper_bound' must be a map of names to numbers"):
+        bounds(tir_var_upper_bound=[3])
