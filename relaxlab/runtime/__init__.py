@@ -24,7 +24,15 @@ from relaxlab.runtime.params import (
     save_param_dict,
     save_param_dict_to_file,
 )
+from relaxlab.runtime.safetensors import (
+    load_safetensors,
+    load_safetensors_from_file,
+    safetensors_metadata,
+    save_safetensors,
+    save_safetensors_to_file,
+)
 from relaxlab.runtime.tensor import Tensor, empty, from_dlpack, tensor
+from relaxlab.runtime.tensor_cache import dump_tensor_cache, load_tensor_cache
 from relaxlab.runtime.vm import VirtualMachine
 from relaxlab.runtime.vm.executable import load_module
 
@@ -39,6 +47,7 @@ __all__ = [
     "cpu",
     "cuda",
     "device",
+    "dump_tensor_cache",
     "empty",
     "from_dlpack",
     "get_global_func",
@@ -46,9 +55,15 @@ __all__ = [
     "load_module",
     "load_param_dict",
     "load_param_dict_from_file",
+    "load_safetensors",
+    "load_safetensors_from_file",
+    "load_tensor_cache",
     "register_global_func",
     "remove_global_func",
+    "safetensors_metadata",
     "save_param_dict",
     "save_param_dict_to_file",
+    "save_safetensors",
+    "save_safetensors_to_file",
     "tensor",
 ]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from relaxlab.errors import InternalError
+from relaxlab.runtime.staged_files import write_whole
 from relaxlab.runtime.tensor import Tensor, tensor
 from relaxlab.runtime.vm.serialize import ByteReader, read_tensor, write_tensor
 
@@ -78,8 +79,8 @@ def load_param_dict(data: bytes | bytearray | memoryview) -> dict[str, Tensor]:
 
 
 def save_param_dict_to_file(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write :func:`save_param_dict` to a file."""
-    Path(path).write_bytes(save_param_dict(params))
+    """Write :func:`save_param_dict` to a file; the old one stays until the new one is whole."""
+    write_whole(path, save_param_dict(params))
 
 
 def load_param_dict_from_file(path: str | os.PathLike[str]) -> dict[str, Tensor]:

@@ -53,7 +53,7 @@ __all__ = [
     "stats",
 ]
 
-_FREE_CHARACTERS: Final = 2**24
+_FREE_CHARACTERS: Final = 2**22
 _CHARACTERS_PER_WORD: Final = 128  # a usual call takes 16
 
 

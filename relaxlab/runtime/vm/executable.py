@@ -13,7 +13,6 @@ Examples
 """
 
 import os
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from relaxlab.errors import InternalError
 from relaxlab.registry import Registry
+from relaxlab.runtime.staged_files import write_whole
 from relaxlab.runtime.vm.bytecode import Instruction, VMFuncInfo, VMFuncKind, decode
 from relaxlab.runtime.vm.disassemble import as_python, as_text, stats
 from relaxlab.runtime.vm.library_file import read_library
@@ -185,7 +185,7 @@ class VMExecutable:
 
     def write_to_file(self, path: str | os.PathLike[str]) -> None:
         """Write ``save_to_bytes()`` to ``path``; the old file stays until the new one is whole."""
-        _replace(Path(path), self.save_to_bytes())
+        write_whole(path, self.save_to_bytes())
 
     def export_library(self, path: str | os.PathLike[str]) -> None:
         """Write the program with its kernels to one file, ``model.rlx``.
@@ -199,7 +199,7 @@ class VMExecutable:
         InternalError
             If a constant has no place in the format, or an imported library exists only as code.
         """
-        _replace(Path(path), write_saved_library(self))
+        write_whole(path, write_saved_library(self))
 
     @classmethod
     def load_from_bytes(
@@ -271,16 +271,6 @@ def load_module(path: str | os.PathLike[str], verify: bool = True) -> VMExecutab
         If the file is none of these, was altered, or holds an unsafe program.
     """
     return VMExecutable.load_from_file(path, verify)
-
-
-def _replace(target: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        partial.write_bytes(data)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _words(values: "Iterable[int] | NDArray[np.int64]") -> NDArray[np.int64]:

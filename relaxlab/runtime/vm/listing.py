@@ -8,7 +8,7 @@ Examples
 >>> from relaxlab.runtime.vm.bytecode import VMFuncInfo
 >>> from relaxlab.runtime.vm.executable import VMExecutable
 >>> identity = VMExecutable([VMFuncInfo(1, "f", 0, 1, 1, 1, ("x",))], (), {}, [0], [2, 0])
->>> print(listing(identity), end="")
+>>> print(listing(identity).rstrip())
 @f: instructions 0 to 0, parameters x, 1 register
     0  ret   %0
            0  0000000000000002  Ret

@@ -1,8 +1,7 @@
-"""The tensor cache: a process-wide table of named weights, and the folders it is loaded from.
+"""The tensor cache: a process-wide table of named weights.
 
-A folder holds ``tensor-cache.json`` and shards of raw bytes; weights may be stored as bfloat16
-and loaded as float32. A folder is checked as a whole before one weight of it is stored.
-Counterpart: TVM's ``vm/tensor_cache_support.cc``.
+It is filled one by one, or from a folder (``runtime/tensor_cache.py``), which is checked as a whole
+before one weight of it is stored. Counterpart: TVM's ``vm/tensor_cache_support.cc``.
 
 Examples
 --------
@@ -13,19 +12,16 @@ Examples
 >>> remove("docs.w_0"); remove("docs.w_1")
 """
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from relaxlab.errors import InternalError
 from relaxlab.registry import Registry
-from relaxlab.runtime.container import Array, ShapeTuple
+from relaxlab.runtime.container import Array
 from relaxlab.runtime.device import Device
-from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.tensor import Tensor, require_cpu
+from relaxlab.runtime.tensor_cache import load_tensor_cache
 from relaxlab.runtime.vm.builtin.table import (
     as_int,
     as_string,
@@ -35,11 +31,9 @@ from relaxlab.runtime.vm.builtin.table import (
     shown,
 )
 
-__all__ = ["ParamModule", "TENSOR_CACHE", "read_tensor_cache"]
+__all__ = ["ParamModule", "TENSOR_CACHE"]
 
 TENSOR_CACHE: Final[Registry[Tensor]] = Registry("cached tensor", InternalError)
-
-_INDEX: Final = "tensor-cache.json"
 
 
 class ParamModule:
@@ -100,9 +94,9 @@ def load(folder: str, device_type: Any, device_id: Any, /) -> None:
     me = "vm.builtin.tensor_cache.load"
     number, index = as_int(device_type, me, "device type"), as_int(device_id, me, "device id")
     device = require_cpu(Device.from_dlpack(number, index))
-    loaded = read_tensor_cache(Path(as_string(folder, me, "folder")))
+    loaded, _ = load_tensor_cache(Path(as_string(folder, me, "folder")), device)
     for name, value in loaded.items():
-        TENSOR_CACHE.register(name, Tensor(value.array, value.dtype, device), override=True)
+        TENSOR_CACHE.register(name, value, override=True)
 
 
 @builtin("vm.builtin.param_array_from_cache")
@@ -152,71 +146,6 @@ def param_module_by_name(names: Any, /) -> ParamModule:
     return ParamModule(param_array_by_name(names))
 
 
-def read_tensor_cache(folder: Path) -> dict[str, Tensor]:
-    """Return the tensors that a folder holds.
-
-    Raises
-    ------
-    InternalError
-        If the index is missing or no JSON, a shard is missing, or a size does not fit.
-    ValueError
-        If the index is no object, a shard has another size or format than stated.
-    KeyError
-        If the index lacks a required entry; the message names it.
-    """
-    path = folder / _INDEX
-    try:
-        index = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InternalError(f"cannot read {path}: {error}") from error
-    except ValueError as error:
-        raise InternalError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(index, dict):
-        raise ValueError(f"{path}: expected a JSON object, got {type(index).__name__}")
-    found: dict[str, Tensor] = {}
-    for shard in _entry(index, "records", str(path)):
-        found.update(_read_shard(folder, shard, str(path)))
-    return found
-
-
-def _read_shard(folder: Path, shard: dict[str, Any], where: str) -> Iterator[tuple[str, Tensor]]:
-    name = _entry(shard, "dataPath", where)
-    form = _entry(shard, "format", f"{where}, shard {name}")
-    if form != "raw-shard":
-        raise ValueError(f"{where}, shard {name}: expected format 'raw-shard', got {form!r}")
-    stated = _entry(shard, "nbytes", f"{where}, shard {name}")
-    records = _entry(shard, "records", f"{where}, shard {name}")
-    try:
-        data = (folder / name).read_bytes()
-    except OSError as error:
-        raise InternalError(f"cannot read shard {folder / name}: {error}") from error
-    if len(data) != stated:
-        raise ValueError(f"shard {name}: expected {stated} bytes as stated, got {len(data)}")
-    for record in records:
-        key = _entry(record, "name", f"{where}, shard {name}")
-        yield key, _read_record(data, record, f"{where}, shard {name}, parameter {key!r}")
-
-
-def _read_record(data: bytes, record: dict[str, Any], where: str) -> Tensor:
-    shape = ShapeTuple(_entry(record, "shape", where))
-    dtype = DataType(_entry(record, "dtype", where))
-    form = _entry(record, "format", where)
-    nbytes, offset = _entry(record, "nbytes", where), _entry(record, "byteOffset", where)
-    if not 0 <= offset <= offset + nbytes <= len(data):
-        raise InternalError(
-            f"{where}: bytes {offset} to {offset + nbytes} are outside the shard of {len(data)}"
-        )
-    raw = data[offset : offset + nbytes]
-    if dtype == "float32" and form == "f32-to-bf16":
-        # the upper half of each float32 was kept
-        halves = np.frombuffer(raw[: len(raw) // 2 * 2], "<u2")
-        raw = (halves.astype("<u4") << 16).tobytes()
-    try:
-        return Tensor.from_bytes(raw, shape, dtype)
-    except ValueError as error:
-        raise InternalError(f"{where}: {error}") from None
-
-
 def _by_name(names: Sequence[Any], me: str) -> Array:
     found = Array()
     for name in names:
@@ -225,9 +154,3 @@ def _by_name(names: Sequence[Any], me: str) -> Array:
             raise ValueError(f"{me}: {name!r} is not in the cache")
         found.append(value)
     return found
-
-
-def _entry(record: dict[str, Any], key: str, where: str) -> Any:
-    if key not in record:
-        raise KeyError(f"{where}: {key!r} is missing")
-    return record[key]
