@@ -15,6 +15,7 @@ from relaxlab.ir.transform import ModulePass, Pass, PassContext, PassInfo, Seque
 from relaxlab.relax.transform.annotate_tir_op_pattern import AnnotateTIROpPattern
 from relaxlab.relax.transform.attach_global_symbol import AttachGlobalSymbol
 from relaxlab.relax.transform.bind_params import BindParams
+from relaxlab.relax.transform.bind_symbolic_vars import BindSymbolicVars
 from relaxlab.relax.transform.call_tir_rewrite import CallTIRRewrite
 from relaxlab.relax.transform.canonicalize_bindings import (
     CanonicalizeBindings,
@@ -24,10 +25,12 @@ from relaxlab.relax.transform.canonicalize_bindings import (
 from relaxlab.relax.transform.compute_prim_value import ComputePrimValue
 from relaxlab.relax.transform.convert_dataflow import ConvertToDataflow
 from relaxlab.relax.transform.dead_code_elimination import DeadCodeElimination
+from relaxlab.relax.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from relaxlab.relax.transform.expand_tuple_arguments import ExpandTupleArguments
 from relaxlab.relax.transform.fold_constant import FoldConstant
 from relaxlab.relax.transform.fuse_ops import FuseOps
 from relaxlab.relax.transform.fuse_tir import FuseTIR
+from relaxlab.relax.transform.inline_private_functions import InlinePrivateFunctions
 from relaxlab.relax.transform.kill_after_last_use import KillAfterLastUse
 from relaxlab.relax.transform.lambda_lift import LambdaLift
 from relaxlab.relax.transform.legalize_ops import LegalizeOps
@@ -42,6 +45,7 @@ from relaxlab.relax.transform.pass_base import (
     function_pass,
 )
 from relaxlab.relax.transform.remove_purity_checking import RemovePurityChecking
+from relaxlab.relax.transform.remove_unused_outputs import RemoveUnusedOutputs
 from relaxlab.relax.transform.remove_unused_parameters import RemoveUnusedParameters
 from relaxlab.relax.transform.rewrite_cuda_graph import RewriteCUDAGraph
 from relaxlab.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
@@ -53,6 +57,7 @@ __all__ = [
     "AnnotateTIROpPattern",
     "AttachGlobalSymbol",
     "BindParams",
+    "BindSymbolicVars",
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "CanonicalizeRelaxBindings",
@@ -61,11 +66,13 @@ __all__ = [
     "ConvertToDataflow",
     "DataflowBlockPass",
     "DeadCodeElimination",
+    "EliminateCommonSubexpr",
     "ExpandTupleArguments",
     "FoldConstant",
     "FunctionPass",
     "FuseOps",
     "FuseTIR",
+    "InlinePrivateFunctions",
     "KillAfterLastUse",
     "LambdaLift",
     "LegalizeOps",
@@ -78,6 +85,7 @@ __all__ = [
     "PassContext",
     "PassInfo",
     "RemovePurityChecking",
+    "RemoveUnusedOutputs",
     "RemoveUnusedParameters",
     "RewriteCUDAGraph",
     "RewriteDataflowReshape",

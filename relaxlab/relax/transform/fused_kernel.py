@@ -189,7 +189,9 @@ class _Fuser:
         last = call.args[-1]
         sizes = last.values if isinstance(last, ShapeExpr) else ()
         indices = None if call.attrs is None else call.attrs.get("inplace_indices")
-        return _Callee(self, kernel, callee.name_hint).inline(given, sizes, call.ty_args[0], indices)
+        return _Callee(self, kernel, callee.name_hint).inline(
+            given, sizes, call.ty_args[0], indices
+        )
 
     def own(self, buffer: Var, ty: BufferType) -> Var:
         """Make the buffer for an output of a kernel, named after it."""

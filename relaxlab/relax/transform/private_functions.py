@@ -17,11 +17,13 @@ True
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from relaxlab.ir import Call, Expr, GlobalVar, IRModule
-from relaxlab.relax.expr import Function
+from relaxlab.ir import Call, Expr, FuncType, GlobalVar, IRModule, TupleType, Var
+from relaxlab.relax.call_type import derive_call_ret_type
+from relaxlab.relax.expr import Function, ShapeType
 from relaxlab.relax.expr_functor import ExprMutator, ExprVisitor
+from relaxlab.relax.type_variables import definable_tir_vars_in_type
 
-__all__ = ["Change", "change_private_functions"]
+__all__ = ["Change", "change_private_functions", "only_called", "sizes_of_call"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def change_private_functions(mod: IRModule, change: Changer) -> IRModule:
         than by calling them keep their signature.
     """
     changes: dict[GlobalVar, tuple[GlobalVar, Change]] = {}
-    for gvar, func, calls in _only_called(mod):
+    for gvar, func, calls in only_called(mod):
         found = change(func, calls)
         if found is not None:
             changes[gvar] = (GlobalVar(gvar.name_hint), found)
@@ -102,7 +104,7 @@ class _Uses(ExprVisitor):
         self.values.add(op)
 
 
-def _only_called(mod: IRModule) -> list[tuple[GlobalVar, Function, list[Call]]]:
+def only_called(mod: IRModule) -> list[tuple[GlobalVar, Function, list[Call]]]:
     """Return the private Relax functions that are used by calls only, with these."""
     private = [
         (gvar, func)
@@ -116,6 +118,23 @@ def _only_called(mod: IRModule) -> list[tuple[GlobalVar, Function, list[Call]]]:
         if isinstance(user, Function):
             uses.visit_expr(user)
     return [(g, f, uses.calls.get(g, [])) for g, f in private if g not in uses.values]
+
+
+def sizes_of_call(func: Function, call: Call) -> dict[Var, Expr]:
+    """Return what the sizes that a function's parameters define are in a call of it.
+
+    Sizes that the types of the arguments do not tell are left out.
+    """
+    sizes = [v for param in func.params for v in definable_tir_vars_in_type(param.ty)]
+    types = tuple(param.ty for param in func.params if param.ty is not None)
+    asked = TupleType(tuple(ShapeType([size]) for size in sizes))
+    told = derive_call_ret_type(FuncType(types, asked), call)
+    assert isinstance(told, TupleType)
+    return {
+        size: ty.values[0]
+        for size, ty in zip(sizes, told.fields, strict=True)
+        if isinstance(ty, ShapeType) and ty.values is not None
+    }
 
 
 class _Caller(ExprMutator):

@@ -16,19 +16,21 @@ from typing import Any
 from relaxlab.ir import (
     Call,
     Expr,
-    FuncType,
     GlobalVar,
     IRModule,
     ModulePass,
     PassContext,
-    Type,
     Var,
 )
+from relaxlab.relax.analysis import remove_all_unused
 from relaxlab.relax.analysis.variables import free_symbolic_vars, free_vars
-from relaxlab.relax.call_type import derive_call_ret_type
 from relaxlab.relax.expr import Function, ShapeExpr, ShapeType
 from relaxlab.relax.expr_functor import ExprVisitor
-from relaxlab.relax.transform.private_functions import Change, change_private_functions
+from relaxlab.relax.transform.private_functions import (
+    Change,
+    change_private_functions,
+    sizes_of_call,
+)
 from relaxlab.relax.type_variables import tir_vars_in_type
 
 __all__ = ["RemoveUnusedParameters"]
@@ -40,7 +42,14 @@ class RemoveUnusedParameters(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with fewer parameters, ``mod`` itself if all are used."""
-        return change_private_functions(mod, _with_used_parameters)
+        changed = change_private_functions(mod, _with_used_parameters)
+        # what made the arguments may be of no use now
+        swept = {
+            gvar: remove_all_unused(func)
+            for gvar, func in changed.functions.items()
+            if isinstance(func, Function) and mod.functions.get(gvar) is not func
+        }
+        return changed.with_functions(swept)
 
 
 def _with_used_parameters(func: Function, calls: Sequence[Call]) -> Change | None:
@@ -51,29 +60,17 @@ def _with_used_parameters(func: Function, calls: Sequence[Call]) -> Change | Non
     params = list(_only(func.params, kept))
     shorter = Function(params, func.body, func.ret_ty, func.is_pure, func.attrs, span=func.span)
     sizes = _free_sizes(shorter)
-    types = tuple(param.ty for param in func.params if param.ty is not None)
-
-    def size_at(call: Call, size: Var) -> Type:
-        return derive_call_ret_type(FuncType(types, ShapeType([size])), call)
-
-    for call in calls:
-        for size in sizes:
-            ty = size_at(call, size)
-            if not isinstance(ty, ShapeType) or ty.values is None:
-                return None  # the caller does not know it: only the tensor tells
+    if any(size not in sizes_of_call(func, call) for call in calls for size in sizes):
+        return None  # a caller does not know it: only the tensor tells
     params.extend(Var(f"param_{size.name}", ShapeType([size])) for size in sizes)
     if [(p.name, p.ty) for p in params] == [(p.name, p.ty) for p in func.params]:
         return None  # sizes that are passed themselves already
     new = Function(params, func.body, func.ret_ty, func.is_pure, func.attrs, span=func.span)
 
     def call_of(callee: GlobalVar, call: Call) -> Expr:
-        args = list(_only(call.args, kept))
-        for size in sizes:
-            ty = size_at(call, size)
-            assert isinstance(ty, ShapeType)
-            assert ty.values is not None
-            args.append(ShapeExpr(ty.values))
-        return Call(callee, tuple(args), call.attrs, call.ty_args, span=call.span)
+        known = sizes_of_call(func, call)
+        args = (*_only(call.args, kept), *(ShapeExpr([known[size]]) for size in sizes))
+        return Call(callee, args, call.attrs, call.ty_args, span=call.span)
 
     return Change(new, call_of)
 

@@ -31,6 +31,7 @@ PASSES = {
     "AnnotateTIROpPattern": in_order(transform.LegalizeOps(), transform.AnnotateTIROpPattern()),
     "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
     "BindParams": transform.BindParams("main", {"w": np.array(2.0, "float32")}),
+    "BindSymbolicVars": transform.BindSymbolicVars({"n": 4}),
     "CallTIRRewrite": in_order(
         transform.LegalizeOps(), *TO_NON_DATAFLOW, transform.CallTIRRewrite()
     ),
@@ -41,6 +42,13 @@ PASSES = {
     "ConvertToDataflow": transform.ConvertToDataflow(),
     "ConvertToDataflow/min_size_1": transform.ConvertToDataflow(min_size=1),
     "DeadCodeElimination": transform.DeadCodeElimination(),
+    "EliminateCommonSubexpr": transform.EliminateCommonSubexpr(),
+    "EliminateCommonSubexpr/call_only": transform.EliminateCommonSubexpr(call_only=True),
+    "ExpandTupleArguments+RemoveUnusedParameters+RemoveUnusedOutputs": in_order(
+        transform.ExpandTupleArguments(),
+        transform.RemoveUnusedParameters(),
+        transform.RemoveUnusedOutputs(),
+    ),
     "FoldConstant": in_order(
         transform.BindParams("main", {"w": np.arange(6, dtype="float32").reshape(2, 3)}),
         transform.LegalizeOps(),
@@ -49,6 +57,7 @@ PASSES = {
     "FuseOps": in_order(*FUSE),
     "FuseOps/opt_level_0": in_order(*FUSE[:2], transform.FuseOps(fuse_opt_level=0)),
     "FuseTIR": in_order(*FUSE, transform.FuseTIR()),
+    "InlinePrivateFunctions": transform.InlinePrivateFunctions(),
     "KillAfterLastUse": transform.KillAfterLastUse(),
     "LambdaLift": transform.LambdaLift(),
     "LowerAllocTensor+KillAfterLastUse": in_order(
