@@ -28,6 +28,7 @@ from relaxlab.script.annotation import (
     to_annotation,
 )
 from relaxlab.script.namespace import Namespace
+from relaxlab.tirx.index_map import IndexMap
 from relaxlab.tirx.stmt import ForKind, IterVarType
 
 _INT32 = DataType("int32")
@@ -523,6 +524,11 @@ def buffer_store(buffer: Var, value: Any, indices: Any) -> parts.Store:
 # ---------------------------------------------------------------- functions
 
 
+def index_map(mapping: Callable[..., Any]) -> IndexMap:
+    """``T.index_map(lambda i, j: (j, i))``: where the element at an index goes."""
+    return IndexMap.from_func(mapping)
+
+
 #: Every word of ``T`` that is no scalar function of :mod:`relaxlab.tirx`, by name.
 WORDS: dict[str, Any] = {
     **{name: DtypeConstructor(name) for name in _dtype_names()},
@@ -554,6 +560,7 @@ WORDS: dict[str, Any] = {
     "func_attr": func_attr,
     "grid": grid,
     "handle": _Handle(),
+    "index_map": index_map,
     "infinity": infinity,
     "init": init,
     "launch_thread": launch_thread,

@@ -41,6 +41,7 @@ from relaxlab.topi.broadcast import (
     subtract,
 )
 from relaxlab.topi.creation import arange, eye, full, full_like, trilu, where
+from relaxlab.topi.einsum import einsum
 from relaxlab.topi.gather import gather_nd, index_tensor, one_hot
 from relaxlab.topi.math import (
     abs,
@@ -81,10 +82,12 @@ from relaxlab.topi.math import (
     trunc,
 )
 from relaxlab.topi.matmul import matmul, outer
+from relaxlab.topi.quantize import dequantize, quantize
 from relaxlab.topi.reduction import all, any, argmax, argmin, collapse_sum, max, min, prod, sum
 from relaxlab.topi.scan import cumprod, cumsum
 from relaxlab.topi.scatter import index_put, scatter_elements, scatter_nd, slice_scatter
 from relaxlab.topi.searchsorted import searchsorted
+from relaxlab.topi.sequence import reverse_sequence
 from relaxlab.topi.slicing import (
     dynamic_slice_shape,
     dynamic_strided_slice,
@@ -140,9 +143,11 @@ __all__ = [
     "cosh",
     "cumprod",
     "cumsum",
+    "dequantize",
     "divide",
     "dynamic_slice_shape",
     "dynamic_strided_slice",
+    "einsum",
     "equal",
     "erf",
     "exp",
@@ -191,8 +196,10 @@ __all__ = [
     "outer",
     "power",
     "prod",
+    "quantize",
     "repeat",
     "reshape",
+    "reverse_sequence",
     "right_shift",
     "round",
     "rsqrt",

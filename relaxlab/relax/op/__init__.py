@@ -75,7 +75,7 @@ from relaxlab.relax.op.create import (
 from relaxlab.relax.op.datatype import astype, wrap_param
 from relaxlab.relax.op.gather import gather_elements, gather_nd, index_tensor, one_hot
 from relaxlab.relax.op.index import dynamic_strided_slice, strided_slice, take
-from relaxlab.relax.op.linear_algebra import linear, matmul, outer
+from relaxlab.relax.op.linear_algebra import einsum, linear, matmul, outer
 from relaxlab.relax.op.manipulate import (
     broadcast_to,
     collapse_sum_like,
@@ -93,6 +93,8 @@ from relaxlab.relax.op.manipulate import (
     stack,
     tile,
 )
+from relaxlab.relax.op.qdq import dequantize, quantize
+from relaxlab.relax.op.rearrange import layout_transform, reverse_sequence
 from relaxlab.relax.op.sampling import multinomial_from_uniform
 from relaxlab.relax.op.scatter import index_put, scatter_elements, scatter_nd, slice_scatter
 from relaxlab.relax.op.search import argmax, argmin, bucketize, where
@@ -187,8 +189,10 @@ __all__ = [
     "cosh",
     "cumprod",
     "cumsum",
+    "dequantize",
     "divide",
     "dynamic_strided_slice",
+    "einsum",
     "equal",
     "erf",
     "ewise_fma",
@@ -217,6 +221,7 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "layout_transform",
     "left_shift",
     "less",
     "less_equal",
@@ -248,13 +253,16 @@ __all__ = [
     "one_hot",
     "ones",
     "ones_like",
+    "operators",
     "outer",
     "permute_dims",
     "power",
     "print",
     "prod",
+    "quantize",
     "repeat",
     "reshape",
+    "reverse_sequence",
     "right_shift",
     "round",
     "rsqrt",

@@ -9,7 +9,9 @@ Examples
 Attrs({'out_dtype': None})
 """
 
-from relaxlab.ir.expr import Call, Expr
+from collections.abc import Sequence
+
+from relaxlab.ir.expr import Call, Expr, Tuple
 from relaxlab.ir.prim import IntImm
 from relaxlab.ir.type import PrimType, Type
 from relaxlab.relax.op.binary import add
@@ -21,13 +23,16 @@ from relaxlab.relax.op.inference import (
     broadcast_shapes,
     broadcast_vdevice,
     dims_of,
+    dtype_name,
     tensor_argument,
+    tensor_tuple,
 )
 from relaxlab.relax.op.manipulate import permute_dims
 from relaxlab.relax.shape import ShapeExpr
 from relaxlab.relax.type import TensorType
+from relaxlab.topi.einsum import einsum_ndim, einsum_shape
 
-__all__ = ["linear", "matmul", "outer"]
+__all__ = ["einsum", "linear", "matmul", "outer"]
 
 #: Value of ``TMixedPrecisionPolicy``: always computed in the narrow type.
 _ALWAYS = 0
@@ -113,3 +118,51 @@ _OUTER = declare("outer", ("x1", "x2"), _infer_outer, TMixedPrecisionPolicy=_ALW
 def outer(x1: Expr, x2: Expr) -> Call:
     """All products of an element of ``x1`` and one of ``x2``, both 1-D."""
     return call_op(_OUTER, x1, x2)
+
+
+def _infer_einsum(call: Call, ctx: InferenceContext) -> Type:
+    operands = tensor_tuple(call)
+    if not operands:
+        raise ValueError(
+            "Einsum op expects at least one tensor in the input Tuple. However, the given input "
+            "Tuple is empty."
+        )
+    dtype = operands[0].dtype
+    for operand in operands[1:]:
+        if operand.dtype is not dtype:
+            raise TypeError(
+                "Einsum expects all input tensors to have the same dtype. However, the input "
+                f"contains tensors with dtype {dtype_name(dtype)} and {dtype_name(operand.dtype)}"
+            )
+    vdevice = broadcast_vdevice(call, *operands)
+    equation = attributes(call).subscripts
+    shapes = [dims for dims in map(dims_of, operands) if dims is not None]
+    if len(shapes) == len(operands):
+        simplified = map(ctx.analyzer.simplify, einsum_shape(equation, shapes))
+        return TensorType(ShapeExpr(tuple(simplified)), dtype, vdevice)
+    ndims = [operand.ndim for operand in operands]
+    ndim = -1 if -1 in ndims else einsum_ndim(equation, ndims)
+    return TensorType(None, dtype, vdevice, ndim)
+
+
+_EINSUM = declare(
+    "einsum",
+    ("operands",),
+    _infer_einsum,
+    attributes=("subscripts",),
+    TMixedPrecisionPolicy=_ALWAYS,
+)
+
+
+def einsum(operands: Expr | Sequence[Expr], subscripts: str) -> Call:
+    """Sum of products by Einstein's rule.
+
+    Parameters
+    ----------
+    operands
+        A tuple (or one tuple expression) of tensors of one dtype.
+    subscripts
+        Letters for the dimensions, such as ``"ij,jk->ik"``; ``...`` stands for further ones.
+    """
+    fields = operands if isinstance(operands, Expr) else Tuple(tuple(operands))
+    return call_op(_EINSUM, fields, subscripts=subscripts)

@@ -14,6 +14,7 @@ import copy
 import difflib
 import operator
 from collections.abc import Callable, Iterable
+from inspect import Parameter, Signature
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
@@ -323,15 +324,23 @@ class Evaluator:
 
     def _lambda(self, node: ast.Lambda) -> Any:
         names = [argument.arg for argument in node.args.args]
+        rest = None if node.args.vararg is None else node.args.vararg.arg
 
         def function(*args: Any) -> Any:
-            if len(args) != len(names):
+            if len(args) < len(names) or (rest is None and len(args) > len(names)):
                 raise TypeError(f"expected {len(names)} arguments, got {len(args)}")
             with self.scope.frame():
-                for name, value in zip(names, args, strict=True):
+                for name, value in zip(names, args, strict=False):
                     self.scope.define(name, value)
+                if rest is not None:
+                    self.scope.define(rest, args[len(names) :])
                 return self(node.body)
 
+        # what asks for the names of the parameters (an index map) finds those written
+        parameters = [Parameter(name, Parameter.POSITIONAL_ONLY) for name in names]
+        if rest is not None:
+            parameters.append(Parameter(rest, Parameter.VAR_POSITIONAL))
+        function.__dict__["__signature__"] = Signature(parameters)
         return function
 
 

@@ -20,6 +20,7 @@ from relaxlab.script.printer.ir import scalar, type_text
 from relaxlab.script.printer.literal import float_text, string_text
 from relaxlab.script.printer.relax_type import vdevice_text
 from relaxlab.script.printer.state import Printing
+from relaxlab.tirx.index_map import IndexMap
 
 __all__ = ["value_text"]
 
@@ -48,6 +49,8 @@ def value_text(p: Printing, value: Any) -> str:
             return (
                 f"{p.mark('R')}.device(device_type={value.dlpack_device_type}, index={value.index})"
             )
+        case IndexMap():
+            return _index_map_text(p, value)
         case Mapping():
             pairs = (f"{string_text(str(k))}: {value_text(p, value[k])}" for k in sorted(value))
             return f"{{{', '.join(pairs)}}}"
@@ -56,3 +59,11 @@ def value_text(p: Printing, value: Any) -> str:
                 f"no text for an attribute value of type {type(value).__name__}: {value!r}; "
                 "use numbers, strings, lists, dictionaries, dtypes or nodes"
             )
+
+
+def _index_map_text(p: Printing, value: IndexMap) -> str:
+    with p.names.scope():
+        names = ", ".join(p.names.define(var, var.name) for var in value.initial_indices)
+        found = ", ".join(scalar(p, expr) for expr in value.final_indices)
+    comma = "," if len(value.final_indices) == 1 else ""
+    return f"{p.mark('T')}.index_map(lambda {names}: ({found}{comma}))"

@@ -10,7 +10,8 @@ True
 """
 
 from relaxlab import topi
-from relaxlab.ir.expr import Call, Expr
+from relaxlab.ir.expr import Call, Expr, Tuple, TupleGetItem
+from relaxlab.ir.type import TupleType
 from relaxlab.relax.block_builder import BlockBuilder
 from relaxlab.relax.transform.legalize_ops.registration import (
     attrs_of,
@@ -29,3 +30,14 @@ def _matmul(bb: BlockBuilder, call: Call) -> Expr:
 
 
 legalize_with("outer", topi.outer, "outer")
+
+
+@register_legalize("einsum")
+def _einsum(bb: BlockBuilder, call: Call) -> Expr:
+    (operands,) = call.args
+    assert isinstance(operands.ty, TupleType)
+    fields = [
+        operands.fields[i] if isinstance(operands, Tuple) else bb.emit(TupleGetItem(operands, i))
+        for i in range(len(operands.ty.fields))
+    ]
+    return bb.call_te(topi.einsum, attrs_of(call).subscripts, *fields, primfunc_name_hint="einsum")
