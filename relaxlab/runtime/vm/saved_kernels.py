@@ -30,6 +30,18 @@ _COMPILER: Final = "relaxlab.script"
 imported by name, and only when kernels have to be compiled or written."""
 
 
+_BROKEN: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class SavedKernels:
     """One kernel library as data.
@@ -102,8 +114,19 @@ class SavedLibrary:
         ------
         InternalError
             If the kernels cannot be compiled here; it says what to do.
+        DiagnosticError
+            If their text cannot be read; it shows the place.
         """
-        return self.compiled(name).get_function(name) if name in self.saved.names else None
+        if name not in self.saved.names:
+            return None
+        try:
+            return self.compiled(name).get_function(name)
+        except _BROKEN as error:
+            # a compiler may rely on what its own programs have in common, a stranger's may not
+            what = f"{type(error).__name__}: {error}"
+            raise InternalError(
+                f"kernel {name!r} of {self._origin} cannot be compiled: {what}"
+            ) from error
 
     def compiled(self, name: str) -> "KernelLibrary":
         """Return the compiled library; ``name`` is the kernel that is wanted, for messages."""

@@ -22,7 +22,12 @@ from relaxlab.ir.node import structural_equal
 from relaxlab.runtime import cpu, load_module
 from relaxlab.runtime.vm import VirtualMachine, VMExecutable
 from relaxlab.runtime.vm.archive import read_archive, write_archive
-from relaxlab.runtime.vm.saved_kernels import KERNEL_FORMATS, SavedKernels, SavedLibrary
+from relaxlab.runtime.vm.saved_kernels import (
+    KERNEL_FORMATS,
+    KernelFormat,
+    SavedKernels,
+    SavedLibrary,
+)
 from relaxlab.runtime.vm.saved_library import write_saved_library
 from relaxlab.script import from_source
 from relaxlab.script.kernel_text import load_kernels, save_kernels
@@ -402,6 +407,21 @@ def test_a_text_that_is_no_kernel_is_refused_when_the_kernel_is_asked_for(text, 
     assert library.get_function("mul") is None
     with pytest.raises(error, match=message):
         library.get_function("add")
+
+
+def test_what_a_compiler_cannot_do_names_the_kernel():
+    def load(saved):
+        raise AttributeError("a part of the program has no dtype")
+
+    KERNEL_FORMATS.register("odd", KernelFormat(lambda library: None, load))
+    try:
+        library = SavedLibrary(SavedKernels("odd", "numpy", ("add",), ""), "m.rlx")
+        with pytest.raises(
+            InternalError, match=r"'add' of m\.rlx cannot be compiled: Attrib.*dtype"
+        ):
+            library.get_function("add")
+    finally:
+        KERNEL_FORMATS.remove("odd")
 
 
 @pytest.mark.parametrize("names", [("a", "a"), ("",), ("a\nb",), ("x" * 2000,), ("\ud800",)])

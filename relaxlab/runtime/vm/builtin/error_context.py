@@ -28,9 +28,10 @@ _PRIM: Final = re.compile(r"\bPrim\(.*?value\s*=\s*(['\"]?)(?P<value>[^'\",)]+)\
 _OPEN: Final = {"(": ")", "[": "]"}
 
 
-def prefix(ctx: str | None) -> str:
+def prefix(ctx: object) -> str:
     """Return the context as the beginning of a message: empty, or ending in ``": "``."""
-    return f"{ctx.strip()}: " if ctx and ctx.strip() else ""
+    # bytecode that no compiler made may pass anything in its place
+    return f"{ctx.strip()}: " if isinstance(ctx, str) and ctx.strip() else ""
 
 
 def place(ctx: str | None) -> str:

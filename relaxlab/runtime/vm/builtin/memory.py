@@ -50,6 +50,8 @@ def alloc_storage(
     The device index -1 means the host.
     """
     me = "vm.builtin.alloc_storage"
+    if not hasattr(machine, "allocators"):
+        raise refusal(machine, me, "machine", "%vm")
     watch = None if machine.current is None else machine.current.watch
     allocators = machine.allocators if watch is None else watch.allocators(machine.allocators)
     index = as_int(device_index, me, "device index")

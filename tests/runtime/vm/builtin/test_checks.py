@@ -69,3 +69,10 @@ def test_arity_is_named():
 def test_one_dtype_has_one_object_so_lanes_count():
     with pytest.raises(ValueError, match="float32x4"):
         check("tensor", tensor([1.0], dtype="float32"), 1, DataType("float32x4"), CTX)
+
+
+@pytest.mark.parametrize("context", [-1, DataType("int8"), ShapeTuple((1,)), tensor([1]), len])
+def test_a_context_that_is_no_text_is_left_out(context):
+    """Bytecode that no compiler made may pass anything in its place."""
+    with pytest.raises(TypeError, match=r"^expected a Tuple, got int 3$"):
+        check("tuple", 3, 2, context)

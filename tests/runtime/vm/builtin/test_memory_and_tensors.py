@@ -106,3 +106,9 @@ def test_to_device_copies_always():
         call("to_device", x, 2, 77)
     with pytest.raises(ValueError, match="unknown device type number 50"):
         call("to_device", x, 50, 0)
+
+
+@pytest.mark.parametrize("machine", [None, 3, "vm", ShapeTuple((1,)), len])
+def test_storage_is_allocated_by_a_machine(machine):
+    with pytest.raises(TypeError, match=r"alloc_storage: machine: expected %vm, got "):
+        call("alloc_storage", machine, ShapeTuple((1,)), 0, U8, "global")
