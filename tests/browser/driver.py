@@ -116,4 +116,4 @@ class NotebookPage:
     def cell_errors(self) -> list[str]:
         """Return the text of every error that a cell shows."""
         selector = ".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']"
-        return self.page.locator(selector).all_inner_texts()
+        return self.page.locator(selector).all_text_contents()

@@ -191,7 +191,7 @@ def test_help_lists_the_keys(fact, open_page):  # noqa: F811
     assert not keys.is_visible()
     view.press("?")
     assert keys.is_visible()
-    assert button(page, "Keys").get_attribute("aria-expanded") == "true"
+    assert button(page, "? Keys").get_attribute("aria-expanded") == "true"
     view.press("Escape")
     assert not keys.is_visible()
 

@@ -77,9 +77,9 @@ function render({ model, el }) {
     tabindex: "-1", title: "Play (Space)", onclick: () => togglePlay(),
   }, icon("play"), element("span", {}, "Play"));
   const helpButton = element("button", {
-    type: "button", class: "rl-button", "aria-label": "Keys", "aria-expanded": "false",
+    type: "button", class: "rl-button", "aria-expanded": "false",
     tabindex: "-1", title: "Keys (?)", onclick: () => toggleHelp(),
-  }, "?");
+  }, "? Keys");
   const toolbar = element("div", { class: "rl-toolbar", role: "toolbar", "aria-label": "Stepping" },
     ...buttons.map(({ button }) => button), element("span", { class: "rl-gap" }), playButton,
     helpButton);
@@ -109,25 +109,25 @@ function render({ model, el }) {
   const next = element("p", {});
   const said = element("div", { class: "rl-said" }, did, next);
 
-  const codeTitle = element("h3", {});
+  const codeTitle = element("div", { class: "rl-title" });
   const picker = element("select", {
     class: "rl-select", "aria-label": "Function to show", title: "Function to show",
     onchange: () => { browsed = Number(picker.value); drawCode(); },
   });
   const code = element("div", { class: "rl-scroll rl-code", role: "region", tabindex: "0" });
   const lines = roving(code, ".rl-gutter", ["ArrowUp", "ArrowDown"]);
-  const registersTitle = element("h3", {});
+  const registersTitle = element("div", { class: "rl-title" });
   const registers = element("div", { class: "rl-registers", role: "table" });
   const registerPane = element("div", {
     class: "rl-scroll rl-register-pane", role: "region", tabindex: "0",
   }, registers);
-  const framesTitle = element("h3", {}, "Frames");
+  const framesTitle = element("div", { class: "rl-title" }, "Frames");
   const frames = element("ol", {});
   const framePane = element("div", {
     class: "rl-scroll rl-frames", role: "region", "aria-label": "Frames", tabindex: "0",
   }, frames);
   const frameKeys = roving(framePane, ".rl-frame", ["ArrowUp", "ArrowDown"]);
-  const printedTitle = element("h3", {}, "Printed");
+  const printedTitle = element("div", { class: "rl-title" }, "Printed");
   const printed = element("pre", {
     class: "rl-scroll rl-console", role: "region", "aria-label": "Printed", tabindex: "0",
   });
