@@ -33,7 +33,7 @@ from relaxlab.ir.prim import (
 )
 from relaxlab.tirx.stmt import Bind, BufferStore
 
-__all__ = ["FOLDS", "Arg", "Fold", "read_arg", "read_folds"]
+__all__ = ["Arg", "FOLDS", "Fold", "read_arg", "read_folds"]
 
 #: NumPy's name of each fold.
 FOLDS: Final[dict[type, str]] = {
