@@ -128,7 +128,9 @@ def blobs() -> list[bytes]:
 def mutate_blob(rng: random.Random, data: bytes, others: list[bytes]) -> bytes:
     """Change the blob, and usually keep its size right so that it is still taken for one."""
     raw = mutate(rng, data, others)
-    return raw if rng.random() < 0.1 else (len(raw) - 8).to_bytes(8, "little") + raw[8:]
+    if len(raw) < 8 or rng.random() < 0.1:
+        return raw
+    return (len(raw) - 8).to_bytes(8, "little") + raw[8:]
 
 
 @cache
@@ -315,11 +317,14 @@ WEIGHTS = {
 
 
 @cache
-def folder() -> Path:
-    """Return a folder in memory, if the system has one."""
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder in memory, if the system has one; it is gone when the process ends."""
     memory = Path("/dev/shm")
-    made = tempfile.mkdtemp(prefix="fuzz", dir=memory if memory.is_dir() else None)
-    return Path(made)
+    return tempfile.TemporaryDirectory(prefix="fuzz", dir=memory if memory.is_dir() else None)
+
+
+def folder() -> Path:
+    return Path(scratch().name)
 
 
 def cache_index() -> list[bytes]:

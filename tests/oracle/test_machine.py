@@ -1,5 +1,7 @@
 """The same bytes and the same calls, here and with the real TVM: the same results."""
 
+import contextlib
+import io
 import json
 import subprocess
 from pathlib import Path
@@ -10,14 +12,18 @@ from hypothesis import strategies as st
 
 from relaxlab.errors import InternalError
 from relaxlab.runtime import VirtualMachine, cpu, get_global_func, tensor
+from relaxlab.runtime.vm import VMExecutable
 from tests.golden_values import encode
 from tests.runtime.vm.programs import executables
+from tests.strategies import programs
 
 RUNNER = Path(__file__).with_name("run_programs.py")
+FAILING = Path(__file__).with_name("failing_programs.py")
+KEPT = (AttributeError, AssertionError, IndexError, KeyError, TypeError, ValueError)
 
 
-def with_tvm(python, cases):
-    command = [str(python), str(RUNNER)]
+def with_tvm(python, cases, runner=RUNNER):
+    command = [str(python), str(runner)]
     done = subprocess.run(
         command, input=json.dumps(cases), capture_output=True, text=True, check=True, timeout=120
     )
@@ -38,6 +44,54 @@ def test_random_programs_give_the_same_results(oracle_python):
     collect()
     assert len(cases) >= 150
     assert with_tvm(oracle_python, cases) == ours
+
+
+def simple(value):
+    """Return a value as the runner writes it: closures and the like are not compared."""
+    record = encode(value)
+    match record["t"]:
+        case "tuple":
+            return {"t": "tuple", "v": [simple(item) for item in value]}
+        case "bool":
+            return {"t": "int", "v": int(value)}
+        case "none" | "int" | "tensor" | "shape":
+            return record
+        case _:
+            return {"t": "object"}
+
+
+def outcome(program):
+    """Return result and argument, or the class of the error as TVM hands it on."""
+    number, array = program.arguments()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            result = program.machine()["main"](number, array)
+    except InternalError as error:
+        return type(error).__name__
+    except KEPT as error:
+        return type(error).__name__
+    except Exception:  # noqa: BLE001  # any class at all
+        return "RuntimeError"  # what TVM makes of any other class that a host function raises
+    return [simple(result), simple(array)]
+
+
+def test_random_programs_fail_with_the_same_errors(oracle_python):
+    cases, ours = [], []
+
+    @settings(max_examples=200, database=None, phases=[Phase.generate], derandomize=True)
+    @given(programs())
+    def collect(program):
+        data = program.executable.save_to_bytes().hex()
+        cases.append({"hex": data, "number": program.number, "array": list(program.array)})
+        ours.append(outcome(program))
+
+    collect()
+    theirs = with_tvm(oracle_python, cases, FAILING)
+    for case, mine, other in zip(cases, ours, theirs, strict=True):
+        assert mine == other, VMExecutable.load_from_bytes(bytes.fromhex(case["hex"])).as_text()
+    errors = {one for one in ours if isinstance(one, str)}
+    assert len(errors) >= 3
+    assert len([one for one in ours if not isinstance(one, str)]) >= 80
 
 
 def test_sampling_picks_the_same_tokens(oracle_python):
