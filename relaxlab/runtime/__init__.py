@@ -9,6 +9,7 @@ Examples
 ShapeTuple((2,))
 """
 
+from relaxlab.runtime import sort
 from relaxlab.runtime.container import Array, ShapeTuple
 from relaxlab.runtime.device import Device, cpu, cuda, device
 from relaxlab.runtime.dtype import DataType, DataTypeCode
@@ -65,5 +66,6 @@ __all__ = [
     "save_param_dict_to_file",
     "save_safetensors",
     "save_safetensors_to_file",
+    "sort",
     "tensor",
 ]

@@ -100,7 +100,7 @@ def topk(
     Parameters
     ----------
     k
-        How many; less than 1 for all.
+        How many; all when there are not more, or when it is less than 1.
     ret_type
         ``"values"``, ``"indices"`` or ``"both"``.
     is_ascend
@@ -113,6 +113,9 @@ def topk(
     place = normalize_axis(axis, data.ndim)
     # the shapes told to the packed function are int32 where they are literals, as in TVM
     told = [prim_ops.const(d) if (d := static_extent(e)) is not None else e for e in data.shape]
+    length = static_extent(data.shape[place])
+    if length is not None and k > length:
+        k = length  # as the operator's type says
     if k >= 1:
         told[place] = prim_ops.const(k)
     shape = [prim_ops.cast("int64", extent) for extent in told]

@@ -77,10 +77,6 @@ def source_of(case):
 
 #: What is no kernel: left to later passes, or calls the runtime.
 NO_KERNEL = {
-    "relax.argsort",
-    "relax.median",
-    "relax.sort",
-    "relax.topk",
     "relax.dynamic_strided_slice",
     "relax.ewise_fma",
     "relax.memory.ensure_zero_offset",

@@ -20,8 +20,10 @@ from relaxlab.errors import InternalError
 from relaxlab.runtime.container import ShapeTuple
 from relaxlab.runtime.device import Device
 from relaxlab.runtime.dtype import DataTypeCode
+from relaxlab.runtime.packed_func import register_global_func
 from relaxlab.runtime.tensor import Tensor, empty
 from relaxlab.runtime.vm.builtin.table import (
+    as_dtype,
     as_int,
     as_shape,
     as_string,
@@ -102,3 +104,12 @@ def to_device(
     device = Device.from_dlpack(number, as_int(device_id, me, "device id"))
     scope = None if memory_scope is None else as_string(memory_scope, me, "memory scope")
     return empty(source.shape, source.dtype, device, scope).copyfrom(source)
+
+
+@register_global_func("runtime.TVMTensorCreateView")
+def create_view(value: Any, shape: Any, dtype: Any, relative_byte_offset: Any, /) -> Tensor:
+    """Return a tensor of another shape and dtype on the same memory."""
+    me = "runtime.TVMTensorCreateView"
+    source, dims = as_tensor(value, me, "value"), as_shape(shape, me, "shape")
+    offset = as_int(relative_byte_offset, me, "byte offset")
+    return source.view(dims, as_dtype(dtype, me, "dtype"), offset)
