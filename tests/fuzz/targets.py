@@ -270,6 +270,10 @@ class Careful(GoldenLibrary):
 
     def get_function(self, name: str) -> Any:
         function = super().get_function(name)
+        if name == "golden.kinds":  # the real one walks through tuples of tuples of tuples
+
+            def function(*args: Any) -> Any:
+                return tuple(type(arg).__name__ for arg in args)
 
         def call(*args: Any) -> Any:
             try:
