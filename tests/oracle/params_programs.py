@@ -1,7 +1,8 @@
 """Write and read weights with the real TVM. Usage: python params_programs.py FOLDER.
 
 FOLDER holds one folder for each case, with `inputs.npz` (weights), `options.json`, and what we
-wrote: `ours/` (a tensor cache) and `ours.params`. TVM's go beside them. Needs TVM and nothing of ours.
+wrote: `ours/` (a tensor cache) and `ours.params`. TVM's go beside them. Needs TVM and nothing of
+ours.
 """
 
 import contextlib
