@@ -424,6 +424,34 @@ def test_what_a_compiler_cannot_do_names_the_kernel():
         KERNEL_FORMATS.remove("odd")
 
 
+HOSTILE = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def add(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
+        T.func_attr({"global_symbol": "f():\\n    import sys; sys.exit(3)\\ndef g"})
+        for i in range(4):
+            y[i] = x[i] + T.float32(1)
+"""
+
+
+CALLS = ("call_extern", "call_pure_extern", "call_packed")
+
+
+@pytest.mark.parametrize("target", ["numpy", "llvm"])
+def test_texts_inside_kernels_are_never_executed(target):
+    code = '"f\\nimport sys; sys.exit(3)"'
+    for value in ("T.float32(1)", *(f'T.{call}("float32", {code}, x[i])' for call in CALLS)):
+        text = HOSTILE.replace("T.float32(1)", value)
+        library = SavedLibrary(SavedKernels("tvmscript", target, ("add",), text), "m.rlx")
+        x, y = np.ones(4, "float32"), np.zeros(4, "float32")
+        try:
+            library.get_function("add")(x, y)
+            np.testing.assert_array_equal(y, 2)
+        except (InternalError, DiagnosticError) as error:
+            assert value != "T.float32(1)", error  # noqa: PT017  # refusing an unknown call is fine
+
+
 @pytest.mark.parametrize("names", [("a", "a"), ("",), ("a\nb",), ("x" * 2000,), ("\ud800",)])
 def test_kernel_names_must_be_sound(names):
     with pytest.raises(InternalError, match="names of saved kernels"):
