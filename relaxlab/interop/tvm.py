@@ -59,6 +59,9 @@ class TVMGlobals:
         found = _tvm().get_global_func(name, allow_missing=True)
         return None if found is None else returning_ours(found)
 
+    def __repr__(self) -> str:
+        return "TVMGlobals()"
+
 
 def to_tvm(ex: VMExecutable) -> Any:
     """Return a program of ours as a module that ``tvm.relax.VirtualMachine`` runs.
