@@ -16,6 +16,7 @@ from relaxlab.relax.transform.annotate_tir_op_pattern import AnnotateTIROpPatter
 from relaxlab.relax.transform.attach_global_symbol import AttachGlobalSymbol
 from relaxlab.relax.transform.bind_params import BindParams
 from relaxlab.relax.transform.bind_symbolic_vars import BindSymbolicVars
+from relaxlab.relax.transform.bundle_model_params import BundleModelParams
 from relaxlab.relax.transform.call_tir_rewrite import CallTIRRewrite
 from relaxlab.relax.transform.canonicalize_bindings import (
     CanonicalizeBindings,
@@ -34,6 +35,7 @@ from relaxlab.relax.transform.inline_private_functions import InlinePrivateFunct
 from relaxlab.relax.transform.kill_after_last_use import KillAfterLastUse
 from relaxlab.relax.transform.lambda_lift import LambdaLift
 from relaxlab.relax.transform.legalize_ops import LegalizeOps
+from relaxlab.relax.transform.lift_transform_params import LiftTransformParams
 from relaxlab.relax.transform.lower_alloc_tensor import LowerAllocTensor
 from relaxlab.relax.transform.lower_runtime_builtin import LowerRuntimeBuiltin, VMBuiltinLower
 from relaxlab.relax.transform.normalize import Normalize
@@ -58,6 +60,7 @@ __all__ = [
     "AttachGlobalSymbol",
     "BindParams",
     "BindSymbolicVars",
+    "BundleModelParams",
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "CanonicalizeRelaxBindings",
@@ -76,6 +79,7 @@ __all__ = [
     "KillAfterLastUse",
     "LambdaLift",
     "LegalizeOps",
+    "LiftTransformParams",
     "LowerAllocTensor",
     "LowerRuntimeBuiltin",
     "ModulePass",

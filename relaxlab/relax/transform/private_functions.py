@@ -45,7 +45,9 @@ class Change:
 Changer = Callable[[Function, Sequence[Call]], Change | None]
 
 
-def change_private_functions(mod: IRModule, change: Changer) -> IRModule:
+def change_private_functions(
+    mod: IRModule, change: Changer, *, public_too: bool = False
+) -> IRModule:
     """Change private functions and the calls of them.
 
     Parameters
@@ -54,6 +56,8 @@ def change_private_functions(mod: IRModule, change: Changer) -> IRModule:
         The module.
     change
         Says what becomes of a private function, given all calls of it; None to leave it.
+    public_too
+        Whether public functions are asked about as well: callers outside must know.
 
     Returns
     -------
@@ -62,7 +66,7 @@ def change_private_functions(mod: IRModule, change: Changer) -> IRModule:
         than by calling them keep their signature.
     """
     changes: dict[GlobalVar, tuple[GlobalVar, Change]] = {}
-    for gvar, func, calls in only_called(mod):
+    for gvar, func, calls in only_called(mod, public_too=public_too):
         found = change(func, calls)
         if found is not None:
             changes[gvar] = (GlobalVar(gvar.name_hint), found)
@@ -104,12 +108,14 @@ class _Uses(ExprVisitor):
         self.values.add(op)
 
 
-def only_called(mod: IRModule) -> list[tuple[GlobalVar, Function, list[Call]]]:
+def only_called(
+    mod: IRModule, *, public_too: bool = False
+) -> list[tuple[GlobalVar, Function, list[Call]]]:
     """Return the private Relax functions that are used by calls only, with these."""
     private = [
         (gvar, func)
         for gvar, func in mod.functions.items()
-        if isinstance(func, Function) and "global_symbol" not in func.attrs
+        if isinstance(func, Function) and (public_too or "global_symbol" not in func.attrs)
     ]
     if not private:
         return []

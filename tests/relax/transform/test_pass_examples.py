@@ -32,6 +32,7 @@ PASSES = {
     "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
     "BindParams": transform.BindParams("main", {"w": np.array(2.0, "float32")}),
     "BindSymbolicVars": transform.BindSymbolicVars({"n": 4}),
+    "BundleModelParams": transform.BundleModelParams(),
     "CallTIRRewrite": in_order(
         transform.LegalizeOps(), *TO_NON_DATAFLOW, transform.CallTIRRewrite()
     ),
@@ -60,6 +61,7 @@ PASSES = {
     "InlinePrivateFunctions": transform.InlinePrivateFunctions(),
     "KillAfterLastUse": transform.KillAfterLastUse(),
     "LambdaLift": transform.LambdaLift(),
+    "LiftTransformParams": transform.LiftTransformParams(),
     "LowerAllocTensor+KillAfterLastUse": in_order(
         *PLAN, transform.LowerAllocTensor(), transform.KillAfterLastUse()
     ),
