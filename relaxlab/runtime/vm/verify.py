@@ -16,7 +16,7 @@ Examples
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -63,6 +63,7 @@ NOTES: Final = {
 """What else is looked at: breaking it does no harm when the program runs."""
 
 _MAX_FINDINGS: Final = 100
+_MAX_TABLE_FINDINGS: Final = 1000
 _MAX_PARAMETERS: Final = 2**20
 _MAX_TIR_REGISTERS: Final = 2**24
 
@@ -128,7 +129,7 @@ def find_problems(ex: "VMExecutable") -> list[Finding]:
 
     The stages build on each other: a stage with findings is the last one that is run.
     """
-    found = [*_table_problems(ex)]
+    found = [*islice(_table_problems(ex), _MAX_TABLE_FINDINGS)]
     if found:
         return found
     code = _Code(ex)

@@ -212,6 +212,15 @@ def test_memory_scopes_belong_to_constants():
     assert rules(VMExecutable(constants=["a"], memory_scopes={-1: "global"})) == {"memory-scope"}
 
 
+def test_findings_are_bounded():
+    many = VMExecutable([VMFuncInfo(9, "f")] * 5000, memory_scopes=dict.fromkeys(range(5000), ""))
+    assert len(find_problems(many)) == 1000
+    call = [1, 0, 7, 0]
+    info = VMFuncInfo(VMFuncKind.VM_FUNC, "f", 0, 501, 0, 1)
+    code = VMExecutable([info], (), {}, [*range(0, 2001, 4)], call * 500 + [2, 0])
+    assert len(find_problems(code)) == 100
+
+
 # ---- definite assignment --------------------------------------------------------------------
 
 
