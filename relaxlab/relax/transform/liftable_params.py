@@ -173,8 +173,8 @@ def _match(first: Weights, other: Weights) -> dict[Var, Var]:
                 "in another"
             )
     known: dict[int, list[tuple[Expr, Var]]] = {}
-    for var, binding in (*first.constant.items(), *first.lifted.items()):
-        known.setdefault(_key(binding.value), []).append((binding.value, var))
+    for var, source in (*first.constant.items(), *first.lifted.items()):
+        known.setdefault(_key(source.value), []).append((source.value, var))
     for block in other.func.body.blocks:
         for binding in block.bindings:
             if isinstance(binding, VarBinding) and (
