@@ -12,6 +12,7 @@ True
 """
 
 from relaxlab.ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential, module_pass
+from relaxlab.relax.transform.adjust_matmul_order import AdjustMatmulOrder
 from relaxlab.relax.transform.annotate_tir_op_pattern import AnnotateTIROpPattern
 from relaxlab.relax.transform.attach_global_symbol import AttachGlobalSymbol
 from relaxlab.relax.transform.bind_params import BindParams
@@ -23,10 +24,13 @@ from relaxlab.relax.transform.canonicalize_bindings import (
     CanonicalizeRelaxBindings,
     CanonicalizeTIRVariables,
 )
+from relaxlab.relax.transform.combine_parallel_matmul import CombineParallelMatmul
 from relaxlab.relax.transform.compute_prim_value import ComputePrimValue
 from relaxlab.relax.transform.convert_dataflow import ConvertToDataflow
 from relaxlab.relax.transform.dead_code_elimination import DeadCodeElimination
+from relaxlab.relax.transform.decompose_ops import DecomposeOpsForInference, DecomposeOpsForTraining
 from relaxlab.relax.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from relaxlab.relax.transform.expand_matmul_of_sum import ExpandMatmulOfSum
 from relaxlab.relax.transform.expand_tuple_arguments import ExpandTupleArguments
 from relaxlab.relax.transform.fold_constant import FoldConstant
 from relaxlab.relax.transform.fuse_ops import FuseOps
@@ -47,15 +51,21 @@ from relaxlab.relax.transform.pass_base import (
     function_pass,
 )
 from relaxlab.relax.transform.remove_purity_checking import RemovePurityChecking
+from relaxlab.relax.transform.remove_redundant_reshape import RemoveRedundantReshape
 from relaxlab.relax.transform.remove_unused_outputs import RemoveUnusedOutputs
 from relaxlab.relax.transform.remove_unused_parameters import RemoveUnusedParameters
+from relaxlab.relax.transform.reorder_permute_dims_after_concat import ReorderPermuteDimsAfterConcat
+from relaxlab.relax.transform.reorder_take_after_matmul import ReorderTakeAfterMatmul
 from relaxlab.relax.transform.rewrite_cuda_graph import RewriteCUDAGraph
 from relaxlab.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from relaxlab.relax.transform.static_plan_block_memory import StaticPlanBlockMemory
 from relaxlab.relax.transform.to_non_dataflow import ToNonDataflow
+from relaxlab.relax.transform.topological_sort import TopologicalSort
+from relaxlab.relax.transform.update_param_type import UpdateParamType
 from relaxlab.relax.transform.vm_shape_lower import VMShapeLower
 
 __all__ = [
+    "AdjustMatmulOrder",
     "AnnotateTIROpPattern",
     "AttachGlobalSymbol",
     "BindParams",
@@ -65,11 +75,15 @@ __all__ = [
     "CanonicalizeBindings",
     "CanonicalizeRelaxBindings",
     "CanonicalizeTIRVariables",
+    "CombineParallelMatmul",
     "ComputePrimValue",
     "ConvertToDataflow",
     "DataflowBlockPass",
     "DeadCodeElimination",
+    "DecomposeOpsForInference",
+    "DecomposeOpsForTraining",
     "EliminateCommonSubexpr",
+    "ExpandMatmulOfSum",
     "ExpandTupleArguments",
     "FoldConstant",
     "FunctionPass",
@@ -89,13 +103,18 @@ __all__ = [
     "PassContext",
     "PassInfo",
     "RemovePurityChecking",
+    "RemoveRedundantReshape",
     "RemoveUnusedOutputs",
     "RemoveUnusedParameters",
+    "ReorderPermuteDimsAfterConcat",
+    "ReorderTakeAfterMatmul",
     "RewriteCUDAGraph",
     "RewriteDataflowReshape",
     "Sequential",
     "StaticPlanBlockMemory",
     "ToNonDataflow",
+    "TopologicalSort",
+    "UpdateParamType",
     "VMBuiltinLower",
     "VMShapeLower",
     "dataflowblock_pass",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from relaxlab.ir import PassContext
-from relaxlab.relax import transform
+from relaxlab.relax import TensorType, transform
 from relaxlab.script import from_source
 from tests.golden_compiler import document
 
@@ -28,6 +28,7 @@ PLAN = (
 )
 FUSE = (transform.LegalizeOps(), transform.AnnotateTIROpPattern(), transform.FuseOps())
 PASSES = {
+    "AdjustMatmulOrder": transform.AdjustMatmulOrder(),
     "AnnotateTIROpPattern": in_order(transform.LegalizeOps(), transform.AnnotateTIROpPattern()),
     "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
     "BindParams": transform.BindParams("main", {"w": np.array(2.0, "float32")}),
@@ -37,14 +38,18 @@ PASSES = {
         transform.LegalizeOps(), *TO_NON_DATAFLOW, transform.CallTIRRewrite()
     ),
     "CanonicalizeBindings": transform.CanonicalizeBindings(),
+    "CombineParallelMatmul": transform.CombineParallelMatmul(),
     "ComputePrimValue": in_order(
         transform.ComputePrimValue(), transform.VMShapeLower(emit_err_ctx=False)
     ),
     "ConvertToDataflow": transform.ConvertToDataflow(),
     "ConvertToDataflow/min_size_1": transform.ConvertToDataflow(min_size=1),
     "DeadCodeElimination": transform.DeadCodeElimination(),
+    "DecomposeOpsForInference": transform.DecomposeOpsForInference(),
+    "DecomposeOpsForTraining": transform.DecomposeOpsForTraining(),
     "EliminateCommonSubexpr": transform.EliminateCommonSubexpr(),
     "EliminateCommonSubexpr/call_only": transform.EliminateCommonSubexpr(call_only=True),
+    "ExpandMatmulOfSum": transform.ExpandMatmulOfSum(),
     "ExpandTupleArguments+RemoveUnusedParameters+RemoveUnusedOutputs": in_order(
         transform.ExpandTupleArguments(),
         transform.RemoveUnusedParameters(),
@@ -68,10 +73,19 @@ PASSES = {
     "LowerRuntimeBuiltin": transform.LowerRuntimeBuiltin(),
     "Normalize": transform.Normalize(),
     "NormalizeGlobalVar": transform.NormalizeGlobalVar(),
+    "RemoveRedundantReshape": transform.RemoveRedundantReshape(),
+    "ReorderPermuteDimsAfterConcat": transform.ReorderPermuteDimsAfterConcat(),
+    "ReorderTakeAfterMatmul": transform.ReorderTakeAfterMatmul(),
     "RewriteCUDAGraph": in_order(*PLAN, transform.RewriteCUDAGraph()),
     "RewriteDataflowReshape": in_order(transform.LegalizeOps(), transform.RewriteDataflowReshape()),
     "StaticPlanBlockMemory": in_order(*PLAN),
     "ToNonDataflow+RemovePurityChecking": in_order(*TO_NON_DATAFLOW),
+    "TopologicalSort/depth_first_from_inputs": transform.TopologicalSort(
+        "depth-first", "from-inputs"
+    ),
+    "UpdateParamType": transform.UpdateParamType(
+        lambda param: TensorType([2], "float16") if param.name == "x" else None
+    ),
     "VMShapeLower": transform.VMShapeLower(emit_err_ctx=False),
 }
 #: TVM lets one branch of an If use the storages of the other; test_static_plan_block_memory.py.
