@@ -59,7 +59,9 @@ class Target(Node):
         if isinstance(spec, Target):
             kind, attrs = spec.kind.name, spec.attrs
         elif isinstance(spec, dict):
-            kind, attrs = str(spec["kind"]), {k: v for k, v in spec.items() if k != "kind"}
+            # keys and tag, which printed targets have, follow from the kind
+            derived = ("kind", "keys", "tag")
+            kind, attrs = str(spec["kind"]), {k: v for k, v in spec.items() if k not in derived}
         else:
             kind, *options = spec.split()
             attrs = dict(_option(option) for option in options)

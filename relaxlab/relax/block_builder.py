@@ -249,6 +249,10 @@ class BlockBuilder:
         self._table.put(gvar, func)
         return gvar
 
+    def lookup_func(self, gv: GlobalVar) -> BaseFunc:
+        """Return the function of a global variable of the module being built."""
+        return self._table.mod.functions[gv]
+
     def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
         """Replace the function of a global variable; its place in the order is kept."""
         self._table.put(gv, updated_func)

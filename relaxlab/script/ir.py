@@ -50,10 +50,6 @@ def vdevice(target: Any = None, vdevice_id: int = 0, memory_scope: str = "global
     target
         A kind such as ``"llvm"``, a dictionary of a target's fields, or a target.
     """
-    if isinstance(target, Mapping):
-        # what printed programs say, without the fields that follow from the kind
-        fields = {k: v for k, v in target.items() if k not in ("keys", "tag")}
-        target = Target(fields)
     return VDevice(Target(target), vdevice_id, memory_scope)
 
 

@@ -16,6 +16,7 @@ from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Call, Expr, Var
 from relaxlab.ir.prim import Broadcast, Cast, IntImm, Let, Ramp
 from relaxlab.ir.prim_intrinsics import call_intrin
+from relaxlab.ir.target import Target
 from relaxlab.ir.type import PointerType, PrimType, Type
 from relaxlab.runtime.dtype import DataType
 from relaxlab.script import kernel_parts as parts
@@ -524,6 +525,11 @@ def buffer_store(buffer: Var, value: Any, indices: Any) -> parts.Store:
 # ---------------------------------------------------------------- functions
 
 
+def target(value: str | dict[str, Any]) -> Target:
+    """``T.target({"kind": "llvm"})``: what code is generated for."""
+    return Target(value)
+
+
 def index_map(mapping: Callable[..., Any]) -> IndexMap:
     """``T.index_map(lambda i, j: (j, i))``: where the element at an index goes."""
     return IndexMap.from_func(mapping)
@@ -575,6 +581,7 @@ WORDS: dict[str, Any] = {
     "sblock_alloc_buffer": sblock_alloc_buffer,
     "sblock_attr": sblock_attr,
     "serial": serial,
+    "target": target,
     "thread_binding": thread_binding,
     "tvm_access_ptr": tvm_access_ptr,
     "tvm_stack_alloca": tvm_stack_alloca,

@@ -188,7 +188,7 @@ class SBlock(Stmt):
     iter_vars: tuple[IterVar, ...]
     reads: tuple[TensorRegion, ...]
     writes: tuple[TensorRegion, ...]
-    name_hint: str
+    name_hint: str = field(metadata=IGNORED)
     body: Stmt
     init: Stmt | None = None
     alloc_buffers: tuple[Var, ...] = field(metadata=DEFINES, default=())
@@ -207,7 +207,6 @@ class SBlock(Stmt):
             self.match_buffers,
             self.reads,
             self.writes,
-            self.name_hint,
             self.init,
             self.body,
             self.annotations,

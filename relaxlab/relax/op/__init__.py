@@ -5,7 +5,7 @@ normalized. Families live in modules of TVM's names; ``nn``, ``memory``, ``vm`` 
 sub-packages.
 """
 
-from relaxlab.relax.op import builtin, grad, memory, nn, vm
+from relaxlab.relax.op import builtin, grad, inspect, memory, nn, vm
 from relaxlab.relax.op import operators as operators
 from relaxlab.relax.op.base import (
     assert_op,
@@ -216,6 +216,7 @@ __all__ = [
     "hint_on_device",
     "index_put",
     "index_tensor",
+    "inspect",
     "invoke_closure",
     "invoke_pure_closure",
     "isfinite",

@@ -14,7 +14,6 @@ from relaxlab.ir.node import Node
 from relaxlab.ir.op import Op
 from relaxlab.ir.prim import Range, TensorRegion
 from relaxlab.ir.prim_ops import add
-from relaxlab.ir.target import Target
 from relaxlab.ir.type import AnyType, FuncType, Type
 from relaxlab.relax.expr import (
     Binding,
@@ -34,7 +33,7 @@ from relaxlab.script.printer.lines import INDENTED_BLANK, indented
 from relaxlab.script.printer.literal import string_text
 from relaxlab.script.printer.metadata import metadata_text
 from relaxlab.script.printer.state import Printing
-from relaxlab.script.printer.value import value_text
+from relaxlab.script.printer.value import target_fields, value_text
 from relaxlab.tirx.function import PrimFunc
 from relaxlab.tirx.stmt import IterVar, MatchBufferRegion, Stmt
 
@@ -156,17 +155,13 @@ def _global_infos(p: Printing, mod: IRModule) -> str:
 def _global_info(p: Printing, info: GlobalInfo) -> str:
     match info:
         case VDevice():
-            target = value_text(p, _target_fields(info.target))
+            target = value_text(p, target_fields(info.target))
             scope = string_text(info.memory_scope)
             return f"I.vdevice({target}, {info.vdevice_id}, {scope})"
         case DummyGlobalInfo():
             return "I.dummy_global_info()"
         case _:
             raise TypeError(f"no text for a global info of kind {type(info).__name__}")
-
-
-def _target_fields(target: Target) -> dict[str, Any]:
-    return {"kind": target.kind.name, "keys": list(target.keys), "tag": "", **target.attrs}
 
 
 # ---------------------------------------------------------------- single nodes

@@ -13,6 +13,7 @@ from typing import Any
 
 from relaxlab.ir.expr import Expr
 from relaxlab.ir.global_info import VDevice
+from relaxlab.ir.target import Target
 from relaxlab.ir.type import Type
 from relaxlab.runtime.device import Device
 from relaxlab.runtime.dtype import DataType
@@ -22,7 +23,12 @@ from relaxlab.script.printer.relax_type import vdevice_text
 from relaxlab.script.printer.state import Printing
 from relaxlab.tirx.index_map import IndexMap
 
-__all__ = ["value_text"]
+__all__ = ["target_fields", "value_text"]
+
+
+def target_fields(target: Target) -> dict[str, Any]:
+    """Return what a target is made from, with the fields that TVM adds."""
+    return {"kind": target.kind.name, "keys": list(target.keys), "tag": "", **target.attrs}
 
 
 def value_text(p: Printing, value: Any) -> str:
@@ -49,6 +55,8 @@ def value_text(p: Printing, value: Any) -> str:
             return (
                 f"{p.mark('R')}.device(device_type={value.dlpack_device_type}, index={value.index})"
             )
+        case Target():
+            return f"{p.mark('T')}.target({value_text(p, target_fields(value))})"
         case IndexMap():
             return _index_map_text(p, value)
         case Mapping():

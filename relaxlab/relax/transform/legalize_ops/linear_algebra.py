@@ -10,13 +10,13 @@ True
 """
 
 from relaxlab import topi
-from relaxlab.ir.expr import Call, Expr, Tuple, TupleGetItem
-from relaxlab.ir.type import TupleType
+from relaxlab.ir.expr import Call, Expr
 from relaxlab.relax.block_builder import BlockBuilder
 from relaxlab.relax.transform.legalize_ops.registration import (
     attrs_of,
     legalize_with,
     register_legalize,
+    tuple_fields,
 )
 
 __all__: list[str] = []
@@ -34,10 +34,5 @@ legalize_with("outer", topi.outer, "outer")
 
 @register_legalize("einsum")
 def _einsum(bb: BlockBuilder, call: Call) -> Expr:
-    (operands,) = call.args
-    assert isinstance(operands.ty, TupleType)
-    fields = [
-        operands.fields[i] if isinstance(operands, Tuple) else bb.emit(TupleGetItem(operands, i))
-        for i in range(len(operands.ty.fields))
-    ]
+    fields = tuple_fields(bb, call.args[0])
     return bb.call_te(topi.einsum, attrs_of(call).subscripts, *fields, primfunc_name_hint="einsum")

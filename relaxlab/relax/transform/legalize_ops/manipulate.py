@@ -13,14 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxlab import topi
-from relaxlab.ir.expr import Call, Expr, Tuple, TupleGetItem, Var
-from relaxlab.ir.type import TupleType
+from relaxlab.ir.expr import Call, Expr, Var
 from relaxlab.relax.block_builder import BlockBuilder
 from relaxlab.relax.shape import ShapeExpr
 from relaxlab.relax.transform.legalize_ops.registration import (
     LegalizeFunc,
     attrs_of,
     register_legalize,
+    tuple_fields,
 )
 from relaxlab.relax.type import TensorType
 
@@ -87,17 +87,9 @@ def _squeeze(bb: BlockBuilder, call: Call) -> Expr:
     return bb.call_te(topi.squeeze, call.args[0], attrs_of(call).axis, primfunc_name_hint="squeeze")
 
 
-def _fields(bb: BlockBuilder, tensors: Expr) -> list[Expr]:
-    """Return the tensors of a tuple; those of a tuple variable are taken out first."""
-    if isinstance(tensors, Tuple):
-        return list(tensors.fields)
-    assert isinstance(tensors.ty, TupleType)
-    return [bb.emit(TupleGetItem(tensors, i)) for i in range(len(tensors.ty.fields))]
-
-
 def _joining(te_func: Callable[..., Any], name: str) -> LegalizeFunc:
     def legalize(bb: BlockBuilder, call: Call) -> Expr:
-        tensors = _fields(bb, call.args[0])
+        tensors = tuple_fields(bb, call.args[0])
         axis = attrs_of(call).axis
         return bb.call_te(te_func, tensors, 0 if axis is None else axis, primfunc_name_hint=name)
 
@@ -157,6 +149,6 @@ def _collapse_sum_like(bb: BlockBuilder, call: Call) -> Expr:
 
 @register_legalize("meshgrid")
 def _meshgrid(bb: BlockBuilder, call: Call) -> Expr:
-    tensors = _fields(bb, call.args[0])
+    tensors = tuple_fields(bb, call.args[0])
     indexing = attrs_of(call).indexing or "ij"
     return bb.call_te(topi.meshgrid, tensors, indexing, primfunc_name_hint="meshgrid")

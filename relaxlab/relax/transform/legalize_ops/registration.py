@@ -15,14 +15,22 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxlab.ir.attrs import Attrs
-from relaxlab.ir.expr import Call, Expr, GenericConst
+from relaxlab.ir.expr import Call, Expr, GenericConst, Tuple, TupleGetItem, Var
 from relaxlab.ir.op import Op
 from relaxlab.ir.prim_ops import const
+from relaxlab.ir.type import TupleType
 from relaxlab.relax.block_builder import BlockBuilder
 from relaxlab.relax.type import TensorType
 from relaxlab.runtime.dtype import DataType
 
-__all__ = ["LegalizeFunc", "attrs_of", "legalize_with", "register_legalize", "scalar_or_tensor"]
+__all__ = [
+    "LegalizeFunc",
+    "attrs_of",
+    "legalize_with",
+    "register_legalize",
+    "scalar_or_tensor",
+    "tuple_fields",
+]
 
 LegalizeFunc = Callable[[BlockBuilder, Call], Expr]
 
@@ -51,6 +59,17 @@ def attrs_of(call: Call) -> Attrs:
     if call.attrs is None:
         raise TypeError(f"a call of {call.op!r} needs attributes")
     return call.attrs
+
+
+def tuple_fields(bb: BlockBuilder, expr: Expr) -> list[Expr]:
+    """Return the fields of a tuple: those it was made of if that is known, else emitted ones."""
+    found: Expr | None = expr
+    while isinstance(found, Var):
+        found = bb.lookup_binding(found)
+    if isinstance(found, Tuple):
+        return list(found.fields)
+    assert isinstance(expr.ty, TupleType)
+    return [bb.emit(TupleGetItem(expr, i)) for i in range(len(expr.ty.fields))]
 
 
 def scalar_or_tensor(expr: Expr) -> Expr:
