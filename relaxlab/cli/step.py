@@ -11,24 +11,14 @@ Examples
 """
 
 import argparse
-import ast
 import sys
-from importlib import import_module
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from relaxlab.cli import Mistake
-from relaxlab.interop.tvm_ffi import open_program
-from relaxlab.runtime import cpu
-from relaxlab.runtime.container import Array
-from relaxlab.runtime.tensor import tensor
-from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.cli._program import configure_program, open_call
 from relaxlab.trace import DebugSession
 from relaxlab.trace.commands import CommandError, Commands
 
-__all__ = ["EXAMPLE", "configure", "parse_argument", "run"]
+__all__ = ["EXAMPLE", "configure", "run"]
 
 EXAMPLE = """
 relaxlab step model.bin main "[1.0, 2.0]" 3
@@ -38,42 +28,16 @@ printf 'break main+2\\ncontinue\\nback\\n' | relaxlab step model.bin main 3
 """
 
 _PROMPT = "(step) "
-_ARGUMENTS = """\
-arguments are Python literals: numbers, strings, booleans and None as they are, a list is a tensor
-(float32, int64 or bool), a tuple is a Relax tuple; a path that ends in .npy is a tensor"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``relaxlab step``."""
-    parser.add_argument("file", metavar="FILE", type=Path, help="an executable or a library")
-    parser.add_argument("function", metavar="FUNC", help="a Relax function of it")
-    parser.add_argument("arguments", metavar="ARG", nargs="*", help=_ARGUMENTS)
-    parser.add_argument(
-        "--import",
-        dest="modules",
-        metavar="MODULE",
-        action="append",
-        default=[],
-        help="import a Python module first: it may register the packed functions that are called",
-    )
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=int,
-        default=100_000,
-        help="how many of the last steps to keep (default: 100000)",
-    )
+    configure_program(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Start the program, obey commands, and return 1 if the program had failed at the end."""
-    executable = open_program(args.file)
-    values = [parse_argument(text, number) for number, text in enumerate(args.arguments, 1)]
-    for module in args.modules:
-        import_module(module)
-    if args.limit < 1:
-        raise Mistake("--limit must be at least 1")
-    machine = VirtualMachine(executable, cpu())
+    machine, values = open_call(args)
     with DebugSession(machine, args.function, *values, limit=args.limit) as session:
         commands = Commands(session)
         print(session)
@@ -82,44 +46,6 @@ def run(args: argparse.Namespace) -> int:
         else:
             _obey_script(commands)
         return 1 if session.error is not None else 0
-
-
-def parse_argument(text: str, number: int = 1) -> Any:
-    """Return the value that an argument of the command line stands for.
-
-    Raises
-    ------
-    Mistake
-        If it is no literal and no readable .npy file.
-    """
-    if text.endswith(".npy"):
-        try:
-            return tensor(np.load(text, allow_pickle=False))
-        except (OSError, ValueError, TypeError) as error:
-            raise Mistake(f"argument {number}: cannot read {text}: {error}") from None
-    try:
-        return _value(ast.literal_eval(text))
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        raise Mistake(
-            f"argument {number}: expected a Python literal or the path of a .npy file, got {text!r}"
-        ) from None
-
-
-def _value(literal: Any) -> Any:
-    match literal:
-        case list():
-            array = np.array(literal)
-            if array.dtype.kind == "f" or not array.size:
-                array = array.astype(np.float32)
-            if array.dtype.kind not in "fib":
-                raise ValueError
-            return tensor(array)
-        case tuple():
-            return Array(map(_value, literal))
-        case bool() | int() | float() | str() | None:
-            return literal
-        case _:
-            raise ValueError
 
 
 def _obey_script(commands: Commands) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relaxlab.cli import Mistake, main
-from relaxlab.cli.step import parse_argument
+from relaxlab.cli._program import parse_argument
 from relaxlab.relax.exec_builder import ExecBuilder
 from relaxlab.runtime.packed_func import remove_global_func
 from relaxlab.trace.commands import COMMANDS, CommandError, Commands
