@@ -114,7 +114,8 @@ class RelaxParser(Evaluator):
                     "Expr",
                 )
             try:
-                body = self.builder.normalize(SeqExpr(tuple(self.body.blocks), self.body.result))
+                blocks, result, place = tuple(self.body.blocks), self.body.result, self.builder.span
+                body = self.builder.normalize(SeqExpr(blocks, result, span=place))
                 if is_global and not options.get("private"):
                     self.attrs["global_symbol"] = node.name
                 return Function(
@@ -175,6 +176,7 @@ class RelaxParser(Evaluator):
         """Parse statements in order."""
         for index, node in enumerate(nodes):
             self.body.statement = index
+            self.builder.span = self.source.span(node)
             self._statement(node)
 
     def _statement(self, node: ast.stmt) -> None:
@@ -312,27 +314,36 @@ class RelaxParser(Evaluator):
             self._bind(node, node.target.id, self._expr(node, value), ty)
 
     def _bind(self, node: ast.stmt, name: str, value: Expr, ty: Type | None) -> None:
+        """Bind a value; ``ty`` is what the program says about its type.
+
+        As in TVM, a call takes over the type that is written, which may say more or less than what
+        can be inferred. Of every other value the type is known: what is written is only compared.
+        """
         span = self.source.span(node)
+        if ty is not None and isinstance(value, Call) and value.ty is None:
+            value = replace(value, ty=ty)
         normalized = self._normalize(node, value)
         if normalized.ty is None:
             raise self.error(node, f"the type of {normalized} is not known")
-        if (
-            ty is not None
-            and not isinstance(normalized, Call)
-            and type_base_check(ty, normalized.ty) is BaseCheckResult.FAIL_L0
-        ):
+        if ty is not None and type_base_check(ty, normalized.ty) is BaseCheckResult.FAIL_L0:
             raise self.error(
                 node,
                 f"Invalid annotation. Got rhs value type: {normalized.ty}, given type: {ty}",
             )
         self.builder.get_unique_name(self._default_name())
-        var = self._new_var(name, normalized.ty if ty is None else ty, span)
+        var = self._new_var(name, normalized.ty, span)
         self._append(VarBinding(var, normalized, span=span))
         self.scope.define(name, var)
 
     def _match_cast(self, node: ast.stmt, name: str, cast: parts.Cast, ty: Type | None) -> None:
         span = self.source.span(node)
         target = self._type(node, cast.ty)
+        if ty is not None and ty != target:
+            raise self.error(
+                node,
+                "Cannot specify inconsistent annotation for a match cast pair. "
+                f"Got {ty} for a cast to {target}",
+            )
         value = self._normalize(node, self._expr(node, cast.value))
         if value.ty is not None and type_base_check(value.ty, target) is BaseCheckResult.FAIL_L0:
             raise self.error(
@@ -341,7 +352,7 @@ class RelaxParser(Evaluator):
                 f"{value.ty}, given type: {target}",
             )
         self.builder.get_unique_name(self._default_name())
-        var = self._new_var(name, target if ty is None else ty, span)
+        var = self._new_var(name, target, span)
         self._append(MatchCast(var, value, target, span=span))
         self.scope.define(name, var)
 
@@ -415,7 +426,8 @@ class RelaxParser(Evaluator):
                 f"R.Then branch provides variable {name}, while the R.Else branch provides "
                 f"variable {other}",
             )
-        self._bind(node, name, If(condition, true_branch, false_branch), None)
+        span = self.source.span(node)
+        self._bind(node, name, If(condition, true_branch, false_branch, span=span), None)
 
     def _branch(self, node: ast.If, body: list[ast.stmt], which: str) -> tuple[str, SeqExpr]:
         """Parse a branch; the variable of its last binding gives the If's name and value."""
