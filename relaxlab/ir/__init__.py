@@ -61,7 +61,7 @@ from relaxlab.ir.prim import (
 )
 from relaxlab.ir.prim_functor import free_vars, post_order_visit, substitute
 from relaxlab.ir.prim_intrinsics import CallEffectKind, call_intrin
-from relaxlab.ir.source import Span
+from relaxlab.ir.source import SequentialSpan, SourceName, Span, merge_spans
 from relaxlab.ir.target import Target
 from relaxlab.ir.transform import (
     ModulePass,
@@ -134,6 +134,8 @@ __all__ = [
     "Range",
     "Select",
     "Sequential",
+    "SequentialSpan",
+    "SourceName",
     "Span",
     "StringImm",
     "StringType",
@@ -152,6 +154,7 @@ __all__ = [
     "free_vars",
     "is_void",
     "map_children",
+    "merge_spans",
     "module_pass",
     "post_order_visit",
     "prim_ops",

@@ -30,6 +30,7 @@ from relaxlab.ir.expr import Call, Expr, GlobalVar, Tuple, Var
 from relaxlab.ir.module import BaseFunc, IRModule
 from relaxlab.ir.node import structural_equal
 from relaxlab.ir.op import Op
+from relaxlab.ir.source import Span
 from relaxlab.ir.sym import Analyzer
 from relaxlab.ir.type import Type
 from relaxlab.relax.call_te import call_te
@@ -94,10 +95,14 @@ class BlockBuilder:
     ----------
     analyzer
         What is known of the symbolic variables: all dimensions are non-negative.
+    span
+        Where the program says what is being built; new bindings take it, unless their value is a
+        call that knows better. Mutators set it to the place of the binding they are rewriting.
     """
 
     def __init__(self, mod: IRModule | None = None, *, normalize_operators: bool = True) -> None:
         self.analyzer = Analyzer()
+        self.span: Span | None = None
         self._table = FunctionTable(IRModule() if mod is None else mod.clone())
         self._names = UniqueNames()
         self._blocks: list[_Block] = []
@@ -303,7 +308,7 @@ class BlockBuilder:
             raise InternalError("EmitOutput has to be called inside dataflow block.")
         value = self._normalizer.normalize(self._to_expr(output))
         var = self._new_var(value, name_hint, is_output=True)
-        self.emit_normalized(VarBinding(var, value))
+        self.emit_normalized(VarBinding(var, value, span=self._place(value)))
         return var
 
     def match_cast(self, value: Expr, ty: Type, name_hint: str = "") -> Var:
@@ -326,8 +331,9 @@ class BlockBuilder:
             )
         dataflow = self._block().is_dataflow
         name = self._names.fresh(name_hint or ("lv" if dataflow else "gv"))
-        var = DataflowVar(name, ty) if dataflow else Var(name, ty)
-        self.emit_normalized(MatchCast(var, value, ty))
+        kind = DataflowVar if dataflow else Var
+        var = kind(name, ty, self.span)
+        self.emit_normalized(MatchCast(var, value, ty, span=self.span))
         return var
 
     def call_te(
@@ -393,8 +399,11 @@ class BlockBuilder:
     def bind_normalized(self, expr: Expr, name_hint: str = "") -> Var:
         """Bind an expression in normal form to a fresh variable."""
         var = self._new_var(expr, name_hint)
-        self.emit_normalized(VarBinding(var, expr))
+        self.emit_normalized(VarBinding(var, expr, span=self._place(expr)))
         return var
+
+    def _place(self, value: Expr) -> Span | None:
+        return value.span if isinstance(value, Call) and value.span is not None else self.span
 
     def _new_var(self, value: Expr, name_hint: str, is_output: bool = False) -> Var:
         dataflow = self._block().is_dataflow and not is_output
@@ -403,7 +412,8 @@ class BlockBuilder:
                 f"The type is not populated, check if you have normalized the expr: {value}"
             )
         name = self._names.fresh(name_hint or ("lv" if dataflow else "gv"))
-        return DataflowVar(name, value.ty) if dataflow else Var(name, value.ty)
+        kind = DataflowVar if dataflow else Var
+        return kind(name, value.ty, self._place(value))
 
     def _to_expr(self, values: Values) -> Expr:
         if isinstance(values, tuple | list):

@@ -355,9 +355,11 @@ class ExprMutator:
         """Rebuild a sequence from its blocks and result."""
         blocks = [self.visit_binding_block(block) for block in op.blocks]
         # what the result needs emitted goes into a block of its own
+        around, self.builder.span = self.builder.span, op.span or self.builder.span
         self.builder.begin_block(self.builder.current_block_is_dataflow())
         body = self.builder.normalize_argument(self.visit_expr(op.body))
         last = self.builder.end_block()
+        self.builder.span = around
         if last.bindings:
             blocks.append(last)
         flat = flatten_blocks(tuple(blocks))
@@ -381,11 +383,13 @@ class ExprMutator:
 
         The declared result type is kept where the new body still has it.
         """
+        around, self.builder.span = self.builder.span, op.span or self.builder.span
         params = tuple(self.visit_var_def(p) for p in op.params)
         for old, new in zip(op.params, params, strict=True):
             if old is not new:
                 self.var_remap[old] = new
         body = self.visit_with_new_scope(op.body, params)
+        self.builder.span = around
         ret_ty: Type | None = self.visit_ty(op.ret_ty)
         if body is op.body and ret_ty is op.ret_ty and params == op.params:
             return op
@@ -410,8 +414,11 @@ class ExprMutator:
         return self._finish_block(block)
 
     def _finish_block(self, block: BindingBlock) -> BindingBlock:
+        around = self.builder.span
         for binding in block.bindings:
+            self.builder.span = binding.span or around
             self.visit_binding(binding)
+        self.builder.span = around
         new = self.builder.end_block()
         same = len(new.bindings) == len(block.bindings) and all(
             a is b for a, b in zip(new.bindings, block.bindings, strict=True)

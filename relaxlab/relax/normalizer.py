@@ -35,6 +35,7 @@ from relaxlab.ir.expr import (
 )
 from relaxlab.ir.op import Op
 from relaxlab.ir.prim import IntImm
+from relaxlab.ir.source import Span
 from relaxlab.ir.sym import Analyzer
 from relaxlab.ir.type import PrimType, TupleType, Type, is_void
 from relaxlab.relax.call_type import infer_function_call
@@ -92,7 +93,15 @@ def is_leaf_or_tuple(expr: Expr) -> bool:
 
 
 class Builder(Protocol):
-    """What normalization asks of the block builder."""
+    """What normalization asks of the block builder.
+
+    Attributes
+    ----------
+    span
+        Where the program says what is being built; what is emitted takes it.
+    """
+
+    span: Span | None
 
     @property
     def analyzer(self) -> Analyzer:
@@ -343,8 +352,11 @@ class Normalizer:
     def block(self, block: BindingBlock) -> BindingBlock:
         """Return a block in normal form; its bindings become known to the builder."""
         self.builder.begin_block(isinstance(block, DataflowBlock))
+        around = self.builder.span
         for binding in block.bindings:
+            self.builder.span = binding.span or around
             self.builder.emit_normalized(self.binding(binding))
+        self.builder.span = around
         new = self.builder.end_block()
         same = len(new.bindings) == len(block.bindings) and all(
             map(_same, new.bindings, block.bindings)

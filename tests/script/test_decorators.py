@@ -122,7 +122,7 @@ def test_well_formedness_can_be_left_out():
 
 def test_spans_point_into_this_file():
     call = Scale["main"].body.blocks[0].bindings[0].value
-    assert call.span.source_name.endswith("test_decorators.py")
+    assert call.span.source_name.name.endswith("test_decorators.py")
     text = Path(__file__).read_text().splitlines()[call.span.line - 1]
     assert text[call.span.column - 1 :].startswith("R.call_tir(")
 

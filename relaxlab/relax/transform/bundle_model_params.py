@@ -68,7 +68,7 @@ class _Bundler(ExprMutator):
         params = (*op.params[: self.count], self.bundle)
         # a scalar may be a size in types, which cannot look into the tuple
         scalars = tuple(
-            VarBinding(param, TupleGetItem(self.bundle, index))
+            VarBinding(param, TupleGetItem(self.bundle, index), span=param.span)
             for param, index in self.fields.items()
             if isinstance(param.ty, PrimType)
         )

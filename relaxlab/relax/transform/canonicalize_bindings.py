@@ -193,8 +193,9 @@ def _with_type(branch: SeqExpr, ty: Type, name: str) -> SeqExpr:
     if branch.body.ty == ty:
         return branch
     var = Var(name, ty)
-    cast = MatchCast(var, branch.body, ty)
     *before, last = branch.blocks or (BindingBlock(),)
+    place = last.bindings[-1].span if last.bindings else branch.body.span
+    cast = MatchCast(var, branch.body, ty, span=place)
     if isinstance(last, DataflowBlock):
         blocks = (*branch.blocks, BindingBlock((cast,)))
     else:

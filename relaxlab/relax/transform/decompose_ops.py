@@ -111,7 +111,7 @@ class _Decomposer(ExprMutator):
         held = self.builder.emit(packed)
         sizes = [Var("x", _INT64) for _ in range(count)]
         ty = ShapeType(sizes)
-        self.builder.emit_normalized(MatchCast(Var("y", ty), held, ty))
+        self.builder.emit_normalized(MatchCast(Var("y", ty), held, ty, span=self.builder.span))
         return ShapeExpr(sizes)
 
 

@@ -61,16 +61,19 @@ def _expanded(func: Function, calls: Sequence[Call]) -> Change | None:
         if not isinstance(param.ty, TupleType):
             params.append(param)
             return
-        fields = tuple(Var(f"{param.name}_{i}", ty) for i, ty in enumerate(param.ty.fields))
+        fields = tuple(
+            Var(f"{param.name}_{i}", ty, param.span) for i, ty in enumerate(param.ty.fields)
+        )
         for field in fields:
             expand(field)
         # after its own fields, which may be tuples again
-        tuples.append(VarBinding(param, Tuple(fields)))
+        tuples.append(VarBinding(param, Tuple(fields), span=param.span))
 
     for param in func.params:
         expand(param)
     # the old body's result may be no variable, so that it is bound where the bodies are joined
-    body = SeqExpr((BindingBlock(tuple(tuples)),), func.body, ty=func.body.ty)
+    blocks = (BindingBlock(tuple(tuples)),)
+    body = SeqExpr(blocks, func.body, ty=func.body.ty, span=func.body.span)
     new = Function(params, body, func.ret_ty, func.is_pure, func.attrs, span=func.span)
     return Change(new, _call)
 

@@ -26,6 +26,7 @@ from relaxlab.ir import (
     Tuple,
     TupleGetItem,
     Var,
+    merge_spans,
 )
 from relaxlab.ir.transform import config_option
 from relaxlab.relax.analysis.graph_partitioner import ForwardGraph, partition
@@ -170,6 +171,7 @@ class _Fuser(ExprMutator):
     def emit_group(self, group: Sequence[Binding]) -> None:
         """Emit one call in place of several bindings."""
         last = _var_of(group[-1])
+        around, self.builder.span = self.builder.span, merge_spans(b.span for b in group)
         fused = FusedFunction([b for b in group if isinstance(b, VarBinding)])
         gvar = self.builder.add_func(fused.function(), fused.name)
         call = Call(gvar, tuple(self.visit_expr(arg) for arg in fused.arguments()))
@@ -177,6 +179,7 @@ class _Fuser(ExprMutator):
         self.var_remap[last] = (
             self.builder.emit_output(call) if is_output else self.builder.emit(call)
         )
+        self.builder.span = around
 
 
 def _var_of(binding: Binding) -> Var:

@@ -30,6 +30,7 @@ from relaxlab.ir import (
     TupleType,
     Type,
     Var,
+    merge_spans,
     replace,
 )
 from relaxlab.ir.prim_functor import free_vars as scalar_vars
@@ -157,7 +158,8 @@ class FusedFunction:
                 values[binding.var] = new.var
         result = values[self.bindings[-1].var]
         body = SeqExpr((DataflowBlock(tuple(bindings)),), result, ty=result.ty)
-        return Function(params, body, None, True, {"Primitive": True})
+        place = merge_spans(binding.span for binding in self.bindings)
+        return Function(params, body, None, True, {"Primitive": True}, span=place)
 
     def _own(self, ty: Type | None) -> Type | None:
         """Return a type in terms of the function's own symbolic variables."""

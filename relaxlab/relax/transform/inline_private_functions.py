@@ -15,7 +15,7 @@ Examples
 from dataclasses import dataclass
 from typing import Any
 
-from relaxlab.ir import Call, Expr, GlobalVar, IRModule, ModulePass, PassContext, Var
+from relaxlab.ir import Call, Expr, GlobalVar, IRModule, ModulePass, PassContext, Span, Var
 from relaxlab.relax.analysis import all_global_vars, detect_recursion, remove_all_unused
 from relaxlab.relax.expr import (
     Binding,
@@ -121,7 +121,8 @@ def _body_of_call(func: Function, call: Call) -> SeqExpr:
         new: known[old] for old, new in zip(_sizes(func), _sizes(own), strict=True) if old in known
     }
     own = bind_vars(own, renamed)
-    bindings = tuple(map(_bind, own.params, call.args))
+    pairs = zip(own.params, call.args, strict=True)
+    bindings = tuple(_bind(param, arg, call.span) for param, arg in pairs)
     return SeqExpr((BindingBlock(bindings),), own.body, ty=own.body.ty)
 
 
@@ -129,7 +130,8 @@ def _sizes(func: Function) -> list[Var]:
     return [var for param in func.params for var in tir_vars_in_type(param.ty)]
 
 
-def _bind(param: Var, arg: Expr) -> Binding:
+def _bind(param: Var, arg: Expr, place: Span | None) -> Binding:
     if tir_vars_in_type(param.ty) and param.ty != arg.ty and param.ty is not None:
-        return MatchCast(param, arg, param.ty)  # which defines the sizes that nobody knew
-    return VarBinding(param, arg)
+        # it defines the sizes that nobody knew
+        return MatchCast(param, arg, param.ty, span=place)
+    return VarBinding(param, arg, span=place)

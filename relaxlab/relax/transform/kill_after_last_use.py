@@ -116,9 +116,10 @@ def _kills_by_binding(seq: SeqExpr) -> dict[Binding, list[Var]]:
     return result
 
 
-def _kill(var: Var, operator: str) -> VarBinding:
+def _kill(var: Var, operator: str, after: Binding) -> VarBinding:
     void = TupleType(())
-    return VarBinding(Var("_", void), Call(Op.get(operator), (var,), ty=void))
+    call = Call(Op.get(operator), (var,), ty=void, span=after.span)
+    return VarBinding(Var("_", void), call, span=after.span)
 
 
 def _kill_in_sequence(seq: SeqExpr) -> SeqExpr:
@@ -133,7 +134,8 @@ def _kill_in_sequence(seq: SeqExpr) -> SeqExpr:
             open_ended = open_ended or _has_sequence(binding)
             bindings.append(new)
             if not open_ended:
-                bindings.extend(_kill(var, str(kinds[var])) for var in kills.get(binding, ()))
+                dead = kills.get(binding, ())
+                bindings.extend(_kill(var, str(kinds[var]), binding) for var in dead)
         same = len(bindings) == len(block.bindings) and all(
             a is b for a, b in zip(bindings, block.bindings, strict=True)
         )

@@ -34,6 +34,7 @@ from relaxlab.ir import (
     TupleGetItem,
     TupleType,
     Var,
+    merge_spans,
 )
 from relaxlab.ir.transform import config_option
 from relaxlab.relax.analysis import remove_all_unused, used_vars
@@ -183,10 +184,11 @@ def _transformation(
     shape = [ShapeExpr(sizes)] if sizes else []
     fields = Tuple((*shape, *outputs))
     result = Var("output_tuple", fields.ty)
-    block = DataflowBlock((*inside, VarBinding(result, fields)))
+    place = merge_spans(binding.span for binding in inside)
+    block = DataflowBlock((*inside, VarBinding(result, fields, span=place)))
     attrs = {"global_symbol": name, "num_input": 0}
-    body = SeqExpr((block,), result, ty=result.ty)
-    func = bind_vars(Function(part.weights, body, None, True, attrs), values)
+    body = SeqExpr((block,), result, ty=result.ty, span=place)
+    func = bind_vars(Function(part.weights, body, None, True, attrs, part.func.span), values)
     return remove_all_unused(canonicalize_function(bundle_params(copy_with_new_vars(func))))
 
 
@@ -205,8 +207,8 @@ def _rest(part: Weights, sizes: Sequence[Var], outputs: Sequence[Var]) -> Functi
         shape.append(Var("vars_from_compile_time_params", ShapeType(sizes)))
     params = (*part.inputs, *shape, *taken)
     # the result may be no variable, so that it is bound where the bodies are joined
-    inner = SeqExpr(part.rest(), func.body.body, ty=func.body.ty)
-    body = SeqExpr((), inner, ty=func.body.ty)
+    inner = SeqExpr(part.rest(), func.body.body, ty=func.body.ty, span=func.body.span)
+    body = SeqExpr((), inner, ty=func.body.ty, span=func.body.span)
     new = Function(params, body, func.ret_ty, func.is_pure, func.attrs, span=func.span)
     return bind_vars(new, {v: e for v, e in values.items() if v is not e})
 

@@ -111,7 +111,7 @@ def _returning(func: Function, ret_ty: TupleType, used: Sequence[int]) -> Change
     types = tuple(ret_ty.fields[i] for i in used)
     single = len(used) == 1
     value = fields[0] if single else Tuple(tuple(fields))
-    body = SeqExpr(func.body.blocks, value, ty=value.ty)
+    body = SeqExpr(func.body.blocks, value, ty=value.ty, span=func.body.span)
     new = Function(
         func.params,
         body,

@@ -31,6 +31,7 @@ from relaxlab.ir import (
     TupleGetItem,
     Type,
     Var,
+    merge_spans,
 )
 from relaxlab.ir.transform import config_option
 from relaxlab.relax.expr import (
@@ -89,13 +90,15 @@ def _captured_function(mod: IRModule, region: Region) -> Function:
     builder.begin_scope(params)
     builder.begin_block(is_dataflow=False)
     for binding in region.bindings:
+        builder.span = binding.span
         mover.visit_binding(binding)
+    place = builder.span = merge_spans(binding.span for binding in region.bindings)
     outputs = Tuple(tuple(mover.visit_expr(var) for var in region.outputs))
     result = builder.normalize_argument(builder.emit(outputs))
     block = builder.end_block()
     builder.end_scope()
-    body = SeqExpr((block,), result, ty=outputs.ty)
-    return Function(params, body, outputs.ty, True, _FORCE_PURE)
+    body = SeqExpr((block,), result, ty=outputs.ty, span=place)
+    return Function(params, body, outputs.ty, True, _FORCE_PURE, place)
 
 
 class _Rewriter(ExprMutator):
@@ -157,6 +160,7 @@ class _Rewriter(ExprMutator):
     def launch(self, region: Region) -> None:
         """Emit the call that captures or replays a region, and its results."""
         func = _captured_function(self.builder.get(), region)
+        around, self.builder.span = self.builder.span, func.span
         gvar = self.builder.add_func(func, f"{self.name}_cuda_graph_capture")
         args = [self.visit_expr(var) for var in region.inputs]
         index = _int(self.captures)
@@ -174,6 +178,7 @@ class _Rewriter(ExprMutator):
             if binding.var in region.outputs:
                 field = TupleGetItem(results, region.outputs[binding.var])
                 self.var_remap[binding.var] = self.builder.emit(field, binding.var.name)
+        self.builder.span = around
 
 
 def _builtin(name: str, args: tuple[Expr, ...], ty: Type) -> Call:
@@ -236,11 +241,13 @@ def _share_storages(
 
 def _allocator(storages: list[VarBinding]) -> Function:
     """Return the function that allocates all kept storages."""
-    own = [VarBinding(Var(b.var.name, b.var.ty), b.value) for b in storages]
+    own = [VarBinding(Var(b.var.name, b.var.ty), b.value, span=b.span) for b in storages]
+    place = merge_spans(binding.span for binding in storages)
     result = Tuple(tuple(binding.var for binding in own))
     var = Var("gv", result.ty)
-    block = BindingBlock((*own, VarBinding(var, result)))
-    return Function((), SeqExpr((block,), var, ty=result.ty), result.ty, True, _FORCE_PURE)
+    block = BindingBlock((*own, VarBinding(var, result, span=place)))
+    body = SeqExpr((block,), var, ty=result.ty, span=place)
+    return Function((), body, result.ty, True, _FORCE_PURE, place)
 
 
 @dataclass(frozen=True)

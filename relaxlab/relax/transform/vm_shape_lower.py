@@ -96,17 +96,21 @@ class _Lowerer(ExprMutator):
         self.var_remap.clear()
         builder = self.builder
         builder.begin_scope(func.params)
+        builder.span = func.span
         builder.begin_block(is_dataflow=False)
         self.heap = Var("shape_heap", _HEAP if len(self.slots) else AnyType())
-        builder.emit_normalized(VarBinding(self.heap, builder.normalize(self.allocate_heap())))
+        heap = builder.normalize(self.allocate_heap())
+        builder.emit_normalized(VarBinding(self.heap, heap, span=func.span))
         self.check_params(gvar.name_hint, func)
         blocks = [builder.end_block()]
         blocks += [self.visit_binding_block(block) for block in func.body.blocks]
+        builder.span = func.body.span or func.span
         builder.begin_block(is_dataflow=False)
         result = builder.normalize_argument(self.visit_expr(func.body.body))
         where = f"ErrorContext(fn={gvar.name_hint}, loc=return, annotation={func.ret_ty!r}) "
         self.match(self.check(func.ret_ty, result, self.context(where), always=False))
         blocks.append(builder.end_block())
+        builder.span = None
         builder.end_scope()
         body = SeqExpr(flatten_blocks(tuple(blocks)), result, ty=result.ty, span=func.body.span)
         return Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, span=func.span)
@@ -131,6 +135,7 @@ class _Lowerer(ExprMutator):
         todo: list[_Match] = []
         for i, param in enumerate(func.params):
             assert param.ty is not None
+            self.builder.span = param.span or func.span
             if inputs is not None and i >= int(inputs) and _is_static_tensor(param.ty):
                 continue  # a weight of fixed shape is trusted
             where = (
@@ -138,6 +143,7 @@ class _Lowerer(ExprMutator):
                 f"annotation={param.ty!r}) "
             )
             todo += self.check(param.ty, param, self.context(where), always=True)
+        self.builder.span = func.span
         self.match(todo)
 
     def check(self, ty: Type, value: Expr, context: Expr, *, always: bool) -> list[_Match]:

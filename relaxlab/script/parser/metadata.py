@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxlab.ir.expr import GenericConst
-from relaxlab.ir.source import Span
+from relaxlab.ir.source import SourceName, Span
 from relaxlab.relax.literals import const
 from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.tensor import tensor
@@ -58,7 +58,7 @@ def _span(nodes: list[dict[str, Any]], index: int) -> Span | None:
         return None
     data = nodes[index]["data"]
     lines = (int(data[key]) for key in ("line", "end_line", "column", "end_column"))
-    return Span(str(nodes[data["source_name"]]["data"]), *lines)
+    return Span(SourceName(str(nodes[data["source_name"]]["data"])), *lines)
 
 
 def _array(raw: bytes) -> "np.ndarray[Any, Any]":

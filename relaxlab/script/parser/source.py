@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from relaxlab.errors import DiagnosticError
-from relaxlab.ir.source import Span
+from relaxlab.ir.source import SourceName, Span
 
 __all__ = ["FAILURES", "Source"]
 
@@ -70,6 +70,10 @@ class Source:
     text: str
     name: str = "<str>"
     type_params: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    _origin: SourceName = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._origin = SourceName(self.name, self.text)
 
     @staticmethod
     def of_file(filename: str, names: Mapping[str, Any]) -> "Source":
@@ -137,7 +141,7 @@ class Source:
         """Return the place of a syntax node, in lines and columns of the file."""
         place: Any = node
         start, end = place.col_offset + 1, place.end_col_offset + 1
-        return Span(self.name, place.lineno, place.end_lineno, start, end)
+        return Span(self._origin, place.lineno, place.end_lineno, start, end)
 
     def error(self, node: ast.AST, message: str, advice: str = "") -> DiagnosticError:
         """Return an error at a syntax node; ``advice`` says what to do about it."""

@@ -94,7 +94,7 @@ class _Graph:
         if span is None:
             return self.leaf("None")
         place = {
-            "source_name": self.leaf("ir.SourceName", span.source_name),
+            "source_name": self.leaf("ir.SourceName", span.source_name.name),
             "line": span.line,
             "column": span.column,
             "end_line": span.end_line,
