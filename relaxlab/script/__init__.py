@@ -39,7 +39,9 @@ from relaxlab.script.parser.entry import parse_text
 __all__ = ["from_source", "ir", "ir_module", "kernel_text", "parser", "printer", "relax", "tirx"]
 
 
-def from_source(text: str, *, name: str = "<str>") -> IRModule | BaseFunc:
+def from_source(
+    text: str, *, check_well_formed: bool = True, name: str = "<str>"
+) -> IRModule | BaseFunc:
     """Return the module, or the single function, that a TVMScript text holds.
 
     ``I``, ``R``, ``T`` and ``TypeVar`` are defined in it. Nothing in the text is executed, so it
@@ -49,6 +51,8 @@ def from_source(text: str, *, name: str = "<str>") -> IRModule | BaseFunc:
     ----------
     text
         What ``script()`` printed, or what a decorator would be put on.
+    check_well_formed
+        Whether the program must be well-formed. In the middle of a pipeline it may be not.
     name
         What errors call the text, such as the path it was read from.
 
@@ -57,4 +61,5 @@ def from_source(text: str, *, name: str = "<str>") -> IRModule | BaseFunc:
     DiagnosticError
         If it is no program; the message shows line, column and what is wrong.
     """
-    return parse_text(textwrap.dedent(text), {"I": ir, "R": relax, "T": tirx}, name)
+    languages = {"I": ir, "R": relax, "T": tirx}
+    return parse_text(textwrap.dedent(text), languages, name, check_well_formed)

@@ -43,6 +43,9 @@ _INT32: Final = DataType("int32")
 class Context(Protocol):
     """What the parser knows when it makes types."""
 
+    #: Whether the types are those of a kernel of the block dialect.
+    is_s_tir: bool
+
     def symbol(self, name: str) -> Expr:
         """Return the variable of that name; it is an error if none is defined."""
 
@@ -215,6 +218,7 @@ class BufferAnnotation(Annotation):
     scope: str = "global"
     align: int = 64
     offset_factor: int = 1
+    has_layout: bool = True
 
     def symbols(self) -> Iterator[str]:
         """Names that stand alone as a dimension, a stride or the offset."""
@@ -234,6 +238,7 @@ class BufferAnnotation(Annotation):
             self.scope,
             self.align,
             self.offset_factor,
+            self.has_layout or context.is_s_tir,
         )
 
 

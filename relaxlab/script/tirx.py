@@ -21,11 +21,14 @@ from typing import Any as _Any
 from relaxlab import tirx as _tirx
 from relaxlab.script.parser.decorator import FunctionDecorator as _FunctionDecorator
 from relaxlab.script.parser.entry import parse_function as _parse_function
+from relaxlab.script.parser.macro import macro_decorator as _macro_decorator
 from relaxlab.script.tirx_words import WORDS as _WORDS
 
 #: ``@T.prim_func`` and ``@T.prim_func(private=True, s_tir=True)``: make a kernel.
 #: ``private`` leaves it without a ``global_symbol``; ``s_tir`` says that it has blocks.
 prim_func = _FunctionDecorator("T.prim_func", _parse_function)
+#: ``@T.macro`` and ``@T.macro(hygienic=False)``: statements to be read where they are called.
+macro = _macro_decorator("T")
 
 _FUNCTIONS = {name: getattr(_tirx, name) for name in _tirx.__all__}
 _MEMBERS: dict[str, _Any] = {
@@ -36,7 +39,7 @@ _MEMBERS: dict[str, _Any] = {
 globals().update(_MEMBERS)
 
 # What the parser lets a program reach with ``T.``; annotated, since it is no literal.
-__all__: list[str] = sorted(["prim_func", *_MEMBERS])  # noqa: PLE0605
+__all__: list[str] = sorted(["macro", "prim_func", *_MEMBERS])  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> _Any:

@@ -96,17 +96,13 @@ def _buffer(
     scope: str = "global",
     align: int = 64,
     offset_factor: int = 1,
-    layout: None = None,
+    layout: Any = "default",
 ) -> BufferAnnotation:
-    _no_layout(layout)
     if data is not None:
         raise TypeError("T.Buffer takes no data; use T.decl_buffer(shape, dtype, data=...)")
-    return _buffer_annotation(shape, dtype, strides, elem_offset, scope, align, offset_factor)
-
-
-def _no_layout(layout: object) -> None:
-    if layout is not None:
-        raise ValueError("layouts of buffers are not supported; leave layout= out")
+    return _buffer_annotation(
+        shape, dtype, strides, elem_offset, scope, align, offset_factor, layout
+    )
 
 
 def _buffer_annotation(
@@ -117,7 +113,12 @@ def _buffer_annotation(
     scope: str,
     align: int,
     offset_factor: int,
+    layout: Any,
 ) -> BufferAnnotation:
+    if layout not in (None, "default"):
+        raise ValueError(
+            f'a tile layout is not supported; expected "default" or None, got {layout!r}'
+        )
     # 0 and None ask for the default, as in TVM
     return BufferAnnotation(
         shape,
@@ -127,6 +128,7 @@ def _buffer_annotation(
         scope or "global",
         align if align and align > 0 else 64,
         offset_factor or 1,
+        layout is not None,
     )
 
 
@@ -382,13 +384,12 @@ def sblock_alloc_buffer(
     scope: str = "global",
     align: int = -1,
     offset_factor: int = 0,
-    layout: None = None,
+    layout: Any = "default",
 ) -> parts.BlockAlloc:
     """Make a buffer that the enclosing block owns."""
-    _no_layout(layout)
     del data
     return parts.BlockAlloc(
-        _buffer_annotation(shape, dtype, strides, elem_offset, scope, align, offset_factor)
+        _buffer_annotation(shape, dtype, strides, elem_offset, scope, align, offset_factor, layout)
     )
 
 
@@ -442,13 +443,13 @@ def match_buffer(
     scope: str = "global",
     align: int = -1,
     offset_factor: int = 0,
-    layout: None = None,
+    layout: Any = "default",
 ) -> parts.MatchBuffer:
     """Say what a pointer parameter points to, or name a region of a buffer."""
-    _no_layout(layout)
     del data
     return parts.MatchBuffer(
-        param, _buffer_annotation(shape, dtype, strides, elem_offset, scope, align, offset_factor)
+        param,
+        _buffer_annotation(shape, dtype, strides, elem_offset, scope, align, offset_factor, layout),
     )
 
 
@@ -462,11 +463,12 @@ def alloc_buffer(
     align: int = -1,
     offset_factor: int = 0,
     annotations: Mapping[str, Any] | None = None,
-    layout: None = None,
+    layout: Any = "default",
 ) -> parts.Alloc:
     """Make a buffer that lives to the end of the statements around it."""
-    _no_layout(layout)
-    buffer = _buffer_annotation(shape, dtype, strides, elem_offset, scope, align, offset_factor)
+    buffer = _buffer_annotation(
+        shape, dtype, strides, elem_offset, scope, align, offset_factor, layout
+    )
     return parts.Alloc(buffer, annotations or {})
 
 
@@ -489,11 +491,12 @@ def decl_buffer(
     scope: str = "global",
     align: int = -1,
     offset_factor: int = 0,
-    layout: None = None,
+    layout: Any = "default",
 ) -> parts.Decl:
     """Make a buffer over memory that exists already; without ``data`` it is allocated."""
-    _no_layout(layout)
-    buffer = _buffer_annotation(shape, dtype, strides, elem_offset, scope, align, offset_factor)
+    buffer = _buffer_annotation(
+        shape, dtype, strides, elem_offset, scope, align, offset_factor, layout
+    )
     return parts.Decl(buffer, data)
 
 

@@ -39,6 +39,9 @@ class BufferType(Type):
         ``"global"``, ``"shared"``, ``"local"``, ...
     data_alignment, offset_factor
         Alignment in bytes, and the number that divides ``elem_offset``.
+    has_layout
+        Whether a tile layout could be asked of it; functions of the block dialect have none. Only
+        printed, as ``layout=None``.
     """
 
     shape: tuple[Expr, ...]
@@ -48,6 +51,7 @@ class BufferType(Type):
     storage_scope: str = "global"
     data_alignment: int = 64
     offset_factor: int = 1
+    has_layout: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
@@ -65,11 +69,19 @@ def decl_buffer(
     scope: str = "global",
     data_alignment: int = 64,
     offset_factor: int = 1,
+    has_layout: bool = True,
 ) -> Var:
     """Make a buffer variable; plain ints in ``shape`` become int32 literals, as in TVM."""
     dims = tuple(IntImm(DataType("int32"), d) if isinstance(d, int) else d for d in shape)
     ty = BufferType(
-        dims, DataType(dtype), tuple(strides), elem_offset, scope, data_alignment, offset_factor
+        dims,
+        DataType(dtype),
+        tuple(strides),
+        elem_offset,
+        scope,
+        data_alignment,
+        offset_factor,
+        has_layout,
     )
     return Var(name, ty)
 

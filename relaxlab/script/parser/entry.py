@@ -21,6 +21,7 @@ from relaxlab.script.parser.decorator import (
     decorator_of,
 )
 from relaxlab.script.parser.evaluate import Evaluator, ModuleNames
+from relaxlab.script.parser.macro import macro_of
 from relaxlab.script.parser.metadata import load_metadata
 from relaxlab.script.parser.relax import RelaxParser, signature_type
 from relaxlab.script.parser.scope import Scope
@@ -36,7 +37,12 @@ _WELL_FORMED = (
 )
 
 
-def parse_text(text: str, languages: Mapping[str, Any], name: str = "<str>") -> IRModule | BaseFunc:
+def parse_text(
+    text: str,
+    languages: Mapping[str, Any],
+    name: str = "<str>",
+    check_well_formed: bool = True,
+) -> IRModule | BaseFunc:
     """Return the module, or the single function, that a text holds.
 
     Parameters
@@ -47,6 +53,8 @@ def parse_text(text: str, languages: Mapping[str, Any], name: str = "<str>") -> 
         What ``I``, ``R`` and ``T`` mean.
     name
         What errors call the text.
+    check_well_formed
+        Whether the program must be well-formed; its own decorator may say no as well.
 
     Raises
     ------
@@ -68,6 +76,8 @@ def parse_text(text: str, languages: Mapping[str, Any], name: str = "<str>") -> 
                 case ast.Assign(targets=[ast.Name() as target]):
                     if target.id != "metadata":
                         scope.define(target.id, evaluator(node.value))
+                case ast.FunctionDef() if _is_macro(node, source, scope):
+                    pass
                 case ast.ClassDef() | ast.FunctionDef():
                     if program is not None:
                         raise source.error(node, "a text holds one module or one function")
@@ -81,8 +91,11 @@ def parse_text(text: str, languages: Mapping[str, Any], name: str = "<str>") -> 
                 _Place(), "there is no program: expected a class under @I.ir_module or a function"
             )
         if isinstance(program, ast.ClassDef):
-            return _module(program, source, scope, False, _module_options(evaluator, program))
-        return _single(program, source, scope, False)
+            options = _module_options(evaluator, program)
+            if not check_well_formed:
+                options["check_well_formed"] = False
+            return _module(program, source, scope, False, options)
+        return _single(program, source, scope, False, check_well_formed)
 
 
 def parse_module(program: Decorated) -> IRModule:
@@ -118,6 +131,18 @@ def _import(node: ast.Import | ast.ImportFrom, scope: Scope, languages: Mapping[
                 scope.define(alias.asname or alias.name, languages[known[alias.name]])
 
 
+def _is_macro(node: ast.FunctionDef, source: Source, scope: Scope) -> bool:
+    """Whether a definition in front of the program is a macro, which then has its name."""
+    evaluator = Evaluator(source, scope, trusted=False)
+    decorator, options = decorator_of(
+        evaluator, node, "R.function", "T.prim_func", "R.macro", "T.macro"
+    )
+    language, _, kind = decorator.name.partition(".")
+    if kind == "macro":
+        scope.define(node.name, macro_of(language, node, source, scope, False, options))
+    return kind == "macro"
+
+
 def _read_metadata(body: Sequence[ast.stmt], source: Source, scope: Scope) -> None:
     """Read the constants that a program mentions, wherever they stand."""
     for node in body:
@@ -137,13 +162,19 @@ def _read_metadata(body: Sequence[ast.stmt], source: Source, scope: Scope) -> No
 # ---------------------------------------------------------------- single functions
 
 
-def _single(node: ast.FunctionDef, source: Source, scope: Scope, trusted: bool) -> BaseFunc:
+def _single(
+    node: ast.FunctionDef,
+    source: Source,
+    scope: Scope,
+    trusted: bool,
+    check_well_formed: bool = True,
+) -> BaseFunc:
     evaluator = Evaluator(source, scope, trusted)
     decorator, options = decorator_of(evaluator, node, "R.function", "T.prim_func")
     if decorator.name == "T.prim_func":
         return KernelParser(source, scope, trusted).function(node, options)
     func = RelaxParser(source, scope, trusted, _no_devices).function(node, options)
-    if options.get("check_well_formed", True):
+    if check_well_formed and options.get("check_well_formed", True):
         _check(func, node, source)
     return func
 

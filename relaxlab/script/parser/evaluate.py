@@ -88,6 +88,8 @@ class Evaluator:
         self.source = source
         self.scope = scope
         self.trusted = trusted
+        #: Macros that are being read, outermost first.
+        self.expanded: list[str] = []
         #: Python's own functions that a program may use.
         self.builtins: dict[str, Any] = _BUILTINS
 

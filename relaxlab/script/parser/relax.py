@@ -39,6 +39,7 @@ from relaxlab.script import relax_parts as parts
 from relaxlab.script.annotation import Annotation, AnnotationFunction, to_annotation
 from relaxlab.script.parser.decorator import FunctionDecorator, decorator_of
 from relaxlab.script.parser.evaluate import Evaluator, ModuleNames
+from relaxlab.script.parser.macro import Macro
 from relaxlab.script.parser.scalar import SCALAR_OPERATORS
 from relaxlab.script.parser.scope import Scope
 from relaxlab.script.parser.signature import Signature
@@ -208,6 +209,8 @@ class RelaxParser(Evaluator):
     def _expression(self, node: ast.Expr) -> None:
         value = self(node.value)
         match value:
+            case None if self._is_macro(node.value):
+                pass
             case parts.FuncAttr():
                 self.attrs.update(_attributes(value.attrs))
             case parts.Output():
@@ -517,6 +520,8 @@ class RelaxParser(Evaluator):
         """Call a function of ``R``, or build a call of a function of the program."""
         if isinstance(function, AnnotationFunction | FunctionDecorator):
             return function(*args, **kwargs)
+        if isinstance(function, Macro):
+            return self._expand(node, function, args, kwargs)
         if isinstance(function, Expr):
             return self._call_expression(node, function, args, kwargs)
         if not callable(function):
@@ -534,6 +539,37 @@ class RelaxParser(Evaluator):
             listed = (types,) if isinstance(types, Type) else tuple(types)
             result = replace(result, ty_args=listed)
         return result
+
+    def _is_macro(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Call) and isinstance(self(node.func), Macro)
+
+    def _expand(
+        self, node: ast.Call, macro: Macro, args: list[Any], kwargs: dict[str, Any]
+    ) -> Expr | None:
+        """Read a macro's statements here; return what it returns, bound to a variable."""
+        if macro.language != "R":
+            raise self.error(node, f"{macro!r} belongs to kernels")
+        before = (self.body.outputs, self.body.statement)
+        self.body.outputs = {}
+        try:
+            with macro.expanding(self, node, args, kwargs):
+                *statements, last = macro.body
+                for each in statements:
+                    if isinstance(each, ast.Return):
+                        raise self.error(each, "'return' should be the last statement")
+                if not isinstance(last, ast.Return) or last.value is None:
+                    self.statements([*statements, last])
+                    return None
+                self.statements(statements)
+                value = self._expr(last.value, self(last.value))
+                try:
+                    result = self.builder.normalize_argument(value)
+                except FAILURES as failure:
+                    raise self.error(last, str(failure)) from None
+                # bound again where it is used, as in TVM: a macro's value is a sequence there
+                return SeqExpr((), result)
+        finally:
+            self.body.outputs, self.body.statement = before
 
     def _with_device(
         self, args: list[Any], kwargs: dict[str, Any]

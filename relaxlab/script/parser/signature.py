@@ -50,6 +50,7 @@ class Signature:
         self.declared: dict[str, PrimType] = {}
         #: Whether a string may be a dimension: in a signature, not in a body.
         self.strings_allowed = True
+        self.is_s_tir = False
 
     def parse(self, node: ast.FunctionDef) -> tuple[list[Var], Type | None]:
         """Return the parameters of a function, named in its scope, and the declared result type."""

@@ -24,6 +24,7 @@ from relaxlab.runtime.dtype import DataType
 from relaxlab.script import kernel_parts as parts
 from relaxlab.script.annotation import BufferAnnotation, to_annotation
 from relaxlab.script.parser.evaluate import Evaluator
+from relaxlab.script.parser.macro import Macro
 from relaxlab.script.parser.regions import access_regions
 from relaxlab.script.parser.scalar import SCALAR_OPERATORS
 from relaxlab.script.parser.scope import Scope
@@ -83,6 +84,13 @@ class _ScalarCell:
     buffer: Var
 
 
+@dataclass(slots=True)
+class _Expanded:
+    """What a macro stands for where it is called as a statement."""
+
+    statements: list[Stmt]
+
+
 class KernelParser(Evaluator):
     """Parses one kernel.
 
@@ -109,6 +117,7 @@ class KernelParser(Evaluator):
         known = {"private", "check_well_formed", "s_tir"}
         if set(options) - known:
             raise self.error(node, f"T.prim_func has no option {min(set(options) - known)!r}")
+        self.signature.is_s_tir = bool(options.get("s_tir"))
         with self.scope.frame():
             self.params, result = self.signature.parse(node)
             for param, arg in zip(self.params, node.args.args, strict=True):
@@ -235,6 +244,8 @@ class KernelParser(Evaluator):
 
     def _expression(self, node: ast.Expr) -> list[Stmt]:
         value = self(node.value)
+        if isinstance(value, _Expanded):
+            return value.statements
         span = self.source.span(node)
         match value:
             case parts.FuncAttr():
@@ -690,6 +701,11 @@ class KernelParser(Evaluator):
         if isinstance(function, GlobalVar):
             operands = tuple(self._to_scalar(arg, node) for arg in args)
             return Call(function, operands, ty=getattr(function.ty, "ret", None))
+        if isinstance(function, Macro):
+            if function.language != "T":
+                raise self.error(node, f"{function!r} belongs to Relax functions")
+            with function.expanding(self, node, args, kwargs):
+                return _Expanded(self.statements(function.body))
         if not callable(function):
             raise self.error(node, f"{ast.unparse(node.func)} cannot be called")
         # a region stands for a load everywhere but in T.reads, T.writes and T.match_buffer

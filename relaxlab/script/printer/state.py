@@ -30,6 +30,8 @@ class FunctionFrame:
 
     Attributes
     ----------
+    is_s_tir
+        Whether it is a kernel of the block dialect.
     params, shown
         Its parameters, and those of them that have been printed.
     declarations
@@ -38,6 +40,7 @@ class FunctionFrame:
         Symbolic variables that its signature shows, by identity.
     """
 
+    is_s_tir: bool = False
     params: set[Var] = field(default_factory=set)
     shown: set[Var] = field(default_factory=set)
     declarations: list[str] = field(default_factory=list)

@@ -60,6 +60,7 @@ def prim_func(p: Printing, func: PrimFunc, name: str) -> tuple[list[str], list[s
     """Return the lines of a kernel, decorator first, and the TypeVars it needs, sorted."""
     with p.kernel(), p.function() as frame:
         frame.params = set(func.params)
+        frame.is_s_tir = bool(func.attrs.get("s_tir"))
         variables = symbolic_vars(p, (param.ty for param in func.params), func.params)
         frame.type_vars = set(variables)
         type_vars = sorted(p.names.define(var, var.name) for var in variables)
@@ -119,6 +120,8 @@ def _buffer_arguments(p: Printing, ty: BufferType, dtype_always: bool = False) -
         parts.append(f"align={ty.data_alignment}")
     if ty.offset_factor != 1:
         parts.append(f"offset_factor={ty.offset_factor}")
+    if not ty.has_layout and p.functions and not p.functions[-1].is_s_tir:
+        parts.append("layout=None")
     return parts
 
 

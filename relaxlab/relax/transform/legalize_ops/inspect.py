@@ -113,7 +113,7 @@ def shape_i() -> PrimFunc:
     """Return a function that returns a tensor's extent along an axis."""
     handle, axis = _handle(), Var("axis", _INT64)
     ndim, extent = Var("ndim", _INT32), Var("extent", _INT64)
-    shape = decl_buffer((ndim,), _INT64, "shape")
+    shape = decl_buffer((ndim,), _INT64, "shape", has_layout=False)
     return _host(
         (handle, axis),
         PrimType(_INT64),
