@@ -102,6 +102,9 @@ _PURE_OTHERS = {
     "type_annotation": (),
 }
 _OPAQUE = {
+    "anylist_resetitem": (),
+    "anylist_setitem_call_cpacked": (),
+    "anylist_setitem_call_packed": (),
     "assume": ("cond",),
     "call_extern": (),
     "call_llvm_intrin": (),
@@ -134,6 +137,7 @@ def _declare() -> None:
         add(name, arguments, CallEffectKind.PURE)
     for name, arguments in _OPAQUE.items():
         add(name, arguments, CallEffectKind.UPDATE_STATE)
+    add("anylist_getitem", (), CallEffectKind.READ_STATE)
     add("tvm_struct_get", ("handle", "index", "field"), CallEffectKind.READ_STATE)
     add("break_loop", (), CallEffectKind.CONTROL_JUMP)
     add("continue_loop", (), CallEffectKind.CONTROL_JUMP)

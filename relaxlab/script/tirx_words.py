@@ -188,6 +188,8 @@ def _dtype(dtype: Any) -> DataType:
 
 def reinterpret(dtype: Any, value: Any) -> Expr:
     """Return the value whose bits those of ``value`` are."""
+    if isinstance(dtype, PointerType):
+        return _intrin(dtype, "reinterpret", value)
     return prim_ops.reinterpret(_dtype(dtype), value)
 
 
@@ -224,6 +226,26 @@ def call_pure_extern(dtype: Any, func_name: str, *args: Any) -> Call:
 def call_cpacked(*args: Any) -> Call:
     """Call a packed function through its C symbol."""
     return _intrin("int32", "tvm_call_cpacked", *args)
+
+
+def anylist_getitem(values: Any, index: Any) -> Call:
+    """Return a handle of one value of a list, as compiled Relax functions use it."""
+    return _intrin(_HANDLE, "anylist_getitem", values, index)
+
+
+def anylist_resetitem(values: Any, index: Any) -> Call:
+    """Set one value of a list to None."""
+    return _intrin("int32", "anylist_resetitem", values, index)
+
+
+def anylist_setitem_call_packed(values: Any, index: Any, func: Any, *args: Any) -> Call:
+    """Call a packed function and put its result into a list."""
+    return _intrin("int32", "anylist_setitem_call_packed", values, index, func, *args)
+
+
+def anylist_setitem_call_cpacked(values: Any, index: Any, func: Any, *args: Any) -> Call:
+    """Call a packed function through its C symbol and put its result into a list."""
+    return _intrin("int32", "anylist_setitem_call_cpacked", values, index, func, *args)
 
 
 def _intrin(ty: Any, name: str, *args: Any) -> Call:
@@ -554,6 +576,10 @@ WORDS: dict[str, Any] = {
     "alloc_buffer": alloc_buffer,
     "alloc_local": alloc_local,
     "alloc_shared": alloc_shared,
+    "anylist_getitem": anylist_getitem,
+    "anylist_resetitem": anylist_resetitem,
+    "anylist_setitem_call_cpacked": anylist_setitem_call_cpacked,
+    "anylist_setitem_call_packed": anylist_setitem_call_packed,
     "assume": assume,
     "attr": attr,
     "axis": axis,
