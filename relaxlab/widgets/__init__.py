@@ -5,6 +5,7 @@ Examples
 >>> from relaxlab.widgets import VMStepper
 """
 
+from relaxlab.widgets.executable_view import ExecutableView
 from relaxlab.widgets.vm_stepper import VMStepper
 
-__all__ = ["VMStepper"]
+__all__ = ["ExecutableView", "VMStepper"]

@@ -131,6 +131,33 @@ def open_notebook(browser, lab) -> Iterator[Callable[[str], object]]:
     complaints.assert_none()
 
 
+@pytest.fixture
+def open_page(browser, tmp_path):
+    """Return a function which exports a view and opens the file; complaints fail the test."""
+    from tests.browser.driver import Complaints  # noqa: PLC0415 - needs playwright
+
+    watched, contexts = [], []
+
+    def open_(view, **options):
+        path = view if isinstance(view, Path) else view.to_html(tmp_path / "page.html")
+        complaints = Complaints(file=path)
+        context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        complaints.watch(page)
+        page.on("dialog", lambda dialog: complaints.errors.append(f"dialog {dialog.message}"))
+        page.goto(path.as_uri())
+        watched.append(complaints)
+        contexts.append(context)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    for complaints in watched:
+        complaints.assert_none()
+
+
 def end_kernels(server: LabServer) -> None:
     """End every session, so that the kernels of one test do not slow down the next."""
     headers = {"Authorization": f"token {server.token}"}

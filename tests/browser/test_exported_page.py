@@ -2,7 +2,6 @@
 
 import json
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,33 +15,6 @@ from tests.trace.conftest import build, count_down, countdown, fact, memory  # n
 
 HOSTILE = "</script><script>alert(1)</script> <!-- \u2028 \u2029 & \" ' \x00 \U0001f600 \ud800"
 LAYOUT = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
-
-
-@pytest.fixture
-def open_page(browser, tmp_path):
-    """Return a function which exports a view and opens the file; complaints fail the test."""
-    from tests.browser.driver import Complaints  # noqa: PLC0415 - needs playwright
-
-    watched, contexts = [], []
-
-    def open_(view, **options):
-        path = view if isinstance(view, Path) else view.to_html(tmp_path / "page.html")
-        complaints = Complaints(file=path)
-        context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        complaints.watch(page)
-        page.on("dialog", lambda dialog: complaints.errors.append(f"dialog {dialog.message}"))
-        page.goto(path.as_uri())
-        watched.append(complaints)
-        contexts.append(context)
-        return page
-
-    yield open_
-    for context in contexts:
-        context.close()
-    for complaints in watched:
-        complaints.assert_none()
 
 
 def button(page, name):
