@@ -123,6 +123,7 @@ class DebugSession:
     def _begin(self, args: tuple[Any, ...]) -> None:
         recorder = Recorder(self._limit)
         execution = self.vm.start(self.function, *args, observer=recorder)
+        _begin_without_memories(execution)
         self._recorder, self._execution = recorder, execution
         self.error: BaseException | None = None
         self.position = self.timeline.end
@@ -594,6 +595,7 @@ class DebugSession:
                 run = self.vm.start(
                     self.function, *map(_copied, self._arguments), observer=recorder
                 )
+                _begin_without_memories(run)
             self._replica = (run, recorder)
         run, recorder = self._replica
         # a step that runs a host function past the cursor may end as the program did: in an error
@@ -628,6 +630,12 @@ class DebugSession:
             f"<DebugSession of {self.function}: step {self.position}, "
             f"before instruction {begun.pc} of {begun.function}>"
         )
+
+
+def _begin_without_memories(run: Execution) -> None:
+    """Let builtins forget what they know of earlier runs, so that a second run equals the first."""
+    if run.watch is not None:
+        run.watch.extensions = {}
 
 
 def _copied(value: Any) -> Any:

@@ -34,8 +34,13 @@ from relaxlab.runtime.vm.observer import (
     FramePopped,
     FramePushed,
     FrameState,
+    GraphCaptured,
+    GraphCaptureStarted,
+    GraphReplayed,
+    GraphStoragesKept,
     InstructionStarted,
     Jumped,
+    KernelRecorded,
     MachineState,
     RegisterChange,
     Returned,
@@ -163,6 +168,10 @@ def fold(top: Frame | None, event: Event, entered: int = 0) -> Frame | None:
                 raise InternalError(f"frame {depth} of {function!r} is popped, but is not on top")
             return top.below
         case CallStarted() | Returned() | ErrorRaised() | RunFinished() | RunFailed():
+            return top
+        case GraphStoragesKept() | GraphCaptureStarted() | KernelRecorded():
+            return top
+        case GraphCaptured() | GraphReplayed():
             return top
 
 

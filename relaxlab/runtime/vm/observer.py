@@ -13,6 +13,11 @@ InstructionStarted  set ``step``, and ``pc`` of frame ``depth``
 CallStarted         nothing
 CallFinished        apply ``changes``, then set ``pc`` of frame ``depth`` to ``next_pc``
 Jumped, Branched    set ``pc`` of frame ``depth`` to ``next_pc``
+GraphStoragesKept,  nothing (they come between CallStarted and CallFinished of the builtin)
+GraphCaptureStarted,
+KernelRecorded,
+GraphCaptured,
+GraphReplayed
 Returned            nothing (the value travels in the caller's CallFinished)
 FramePopped         pop the top frame, which is number ``depth``
 ErrorRaised         nothing (FramePopped follows for each frame that is given up)
@@ -61,8 +66,13 @@ __all__ = [
     "FramePushed",
     "FrameState",
     "FunctionValue",
+    "GraphCaptureStarted",
+    "GraphCaptured",
+    "GraphReplayed",
+    "GraphStoragesKept",
     "InstructionStarted",
     "Jumped",
+    "KernelRecorded",
     "MachineState",
     "ObjectValue",
     "Observer",
@@ -270,6 +280,63 @@ class ErrorRaised:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphStoragesKept:
+    """Memory of captured graphs was asked for; it is allocated once (``reused`` is false then)."""
+
+    step: int
+    depth: int
+    index: int
+    reused: bool
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCaptureStarted:
+    """A region was run once and is run again, now into a capture: nothing of it executes.
+
+    ``index`` and ``sizes`` are the key. If GraphCaptured does not follow, the capture was
+    abandoned: the region did something that a graph cannot hold, and the call fails.
+    """
+
+    step: int
+    depth: int
+    index: int
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecorded:
+    """The open capture noted a kernel, as number ``position`` of its graph."""
+
+    step: int
+    depth: int
+    kernel: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCaptured:
+    """A capture is complete: the kernels of the graph, in order. It was not launched."""
+
+    step: int
+    depth: int
+    index: int
+    sizes: tuple[int, ...]
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphReplayed:
+    """A graph was launched: all its kernels ran, as one launch."""
+
+    step: int
+    depth: int
+    index: int
+    sizes: tuple[int, ...]
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunFinished:
     """The run that began with RunStarted of the same depth returned ``result`` to the host."""
 
@@ -301,6 +368,11 @@ Event = (
     | Returned
     | FramePopped
     | ErrorRaised
+    | GraphStoragesKept
+    | GraphCaptureStarted
+    | KernelRecorded
+    | GraphCaptured
+    | GraphReplayed
     | RunFinished
     | RunFailed
 )

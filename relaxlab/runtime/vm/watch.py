@@ -39,8 +39,13 @@ from relaxlab.runtime.vm.observer import (
     ErrorRaised,
     FramePopped,
     FramePushed,
+    GraphCaptured,
+    GraphCaptureStarted,
+    GraphReplayed,
+    GraphStoragesKept,
     InstructionStarted,
     Jumped,
+    KernelRecorded,
     Observer,
     RegisterChange,
     Returned,
@@ -76,6 +81,11 @@ class Watch:
     ----------
     observer
         Whom to tell; None to count only.
+
+    Attributes
+    ----------
+    extensions
+        What builtins remember during this run alone; None if it goes to the machine's.
     """
 
     def __init__(self, observer: Observer | None) -> None:
@@ -90,6 +100,8 @@ class Watch:
         self._calls: list[tuple[int, Sequence[Any]]] = []
         self._decoded: dict[tuple[VMExecutable, int], Instruction] = {}
         self._allocators: list[Allocator] | None = None
+        self.extensions: dict[type, Any] | None = None
+        self._recorded = 0
 
     def allocators(self, shared: Sequence[Allocator]) -> list[Allocator]:
         """Return allocators of this run alone, of the same kinds as the machine's.
@@ -278,6 +290,39 @@ class Watch:
                 self.describer.describe(result),
             )
         )
+
+    # ---- CUDA graphs ------------------------------------------------------------------------
+
+    def storages_kept(self, index: int, reused: bool, result: Any) -> None:
+        """The memory of captured graphs was asked for."""
+        if self.observer is not None:
+            value = self.describer.describe(result)
+            self.observer(
+                GraphStoragesKept(self.step, len(self._shadows) - 1, index, reused, value)
+            )
+
+    def graph_capture_started(self, key: tuple[int, tuple[int, ...]]) -> None:
+        """A region is going to be captured."""
+        self._recorded = 0
+        if self.observer is not None:
+            self.observer(GraphCaptureStarted(self.step, len(self._shadows) - 1, *key))
+
+    def kernel_recorded(self, name: str) -> None:
+        """The open capture has noted a kernel."""
+        if self.observer is not None:
+            depth = len(self._shadows) - 1
+            self.observer(KernelRecorded(self.step, depth, name, self._recorded))
+        self._recorded += 1
+
+    def graph_captured(self, key: tuple[int, tuple[int, ...]], kernels: tuple[str, ...]) -> None:
+        """A capture is complete."""
+        if self.observer is not None:
+            self.observer(GraphCaptured(self.step, len(self._shadows) - 1, *key, kernels))
+
+    def graph_replayed(self, key: tuple[int, tuple[int, ...]], kernels: tuple[str, ...]) -> None:
+        """A graph was launched."""
+        if self.observer is not None:
+            self.observer(GraphReplayed(self.step, len(self._shadows) - 1, *key, kernels))
 
     def _call(self, frame: Frame) -> tuple[Call, str]:
         """Return the Call that the frame is at, and the name of its callee."""

@@ -10,6 +10,8 @@ from relaxlab import relax, runtime
 from relaxlab.ir import PassContext
 from relaxlab.relax import transform
 from relaxlab.relax.transform import RewriteCUDAGraph
+from relaxlab.runtime.vm.builtin.cuda_graph import CUDAGraphExtension
+from relaxlab.runtime.vm.observer import GraphCaptured, GraphReplayed
 from relaxlab.script import from_source
 from tests.golden_compiler import document
 from tests.relax.transform.checks import assert_same_text, module
@@ -145,34 +147,6 @@ def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")) -> R.Tensor((4,)
 """
 
 
-class Recorder:
-    """Stands in for the device: allocates once, and runs every region again."""
-
-    def __init__(self):
-        self.storages = {}
-        self.runs = []
-
-    def get_cached_alloc(self, vm, allocate, index):
-        if index not in self.storages:
-            self.storages[index] = vm.invoke_closure(allocate)
-        return self.storages[index]
-
-    def run_or_capture(self, vm, region, args, index, *sizes):
-        self.runs.append((index, *map(tuple, sizes)))
-        return vm.invoke_closure(region, *args)
-
-
-@pytest.fixture
-def recorder():
-    recorder = Recorder()
-    names = ("get_cached_alloc", "run_or_capture")
-    for name in names:
-        runtime.register_global_func(f"vm.builtin.cuda_graph.{name}", getattr(recorder, name))
-    yield recorder
-    for name in names:
-        runtime.remove_global_func(f"vm.builtin.cuda_graph.{name}")
-
-
 def build(mod, config):
     with PassContext(config=config):
         return relax.VirtualMachine(relax.build(mod, "numpy"), runtime.cpu())
@@ -189,7 +163,7 @@ PROGRAMS = {name: case["before"] for name, case in GOLDEN["cases"].items()}
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
-def test_values_are_those_of_the_program_without(recorder, name):
+def test_values_are_those_of_the_program_without(name):
     mod = from_source(PROGRAMS[name])
     plain, graph = build(mod, {}), build(mod, CUDA_GRAPH)
     rng = np.random.default_rng(1)
@@ -200,8 +174,21 @@ def test_values_are_those_of_the_program_without(recorder, name):
             got = values(graph[gvar.name_hint](*args))
             for a, b in zip(got, want, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-6)
-    assert list(recorder.storages) == [0]
-    assert recorder.runs
+    graphs = CUDAGraphExtension.of(graph)
+    assert list(graphs.allocations) == [0]
+    assert graphs.regions
+
+
+def test_a_region_is_captured_once_and_replayed():
+    vm = build(from_source(PROGRAMS["weights"]), CUDA_GRAPH)
+    func = from_source(PROGRAMS["weights"])["main"]
+    args = [array(param.ty, np.random.default_rng(2)) for param in func.params]
+    want = values(vm["main"](*args))
+    for _ in range(3):
+        got = values(vm["main"](*args))
+        assert all(map(np.array_equal, got, want))
+    graphs = CUDAGraphExtension.of(vm)
+    assert graphs.replays == 3 * len(graphs.regions) > 0
 
 
 def array(ty, rng):
@@ -209,24 +196,29 @@ def array(ty, rng):
     return rng.uniform(-1, 1, sizes).astype(ty.dtype.numpy())
 
 
-def test_sizes_come_with_the_run(recorder):
+def test_sizes_come_with_the_run():
     vm = build(from_source(PROGRAMS["symbolic_sizes"]), CUDA_GRAPH)
     for m, n in ((3, 5), (4, 5)):
         vm["main"](np.ones((m, 2), "float32"), np.ones((n, 2), "float32"))
-    assert recorder.runs == [(0, (5, 3)), (0, (5, 4))]
+    assert list(CUDAGraphExtension.of(vm).regions) == [(0, (5, 3)), (0, (5, 4))]
 
 
-def test_both_branches_run(recorder):
+def test_both_branches_run():
     mod = module(BRANCHES)
     plain, graph = build(mod, {}), build(mod, CUDA_GRAPH)
     x, v = np.array([1, 2, 3, 4], "float32"), np.array([0.1, 0.2, -0.3, 0.4], "float32")
+    events = []
+    graph.observer = events.append
     for condition in (True, False, True):
         want = plain["main"](np.array(condition), x, v).numpy()
         np.testing.assert_allclose(graph["main"](np.array(condition), x, v).numpy(), want)
-    assert [run[0] for run in recorder.runs] == [0, 1, 2, 0, 2, 0, 1, 2]
+    kinds = GraphCaptured, GraphReplayed
+    assert [(type(one), one.index) for one in events if isinstance(one, kinds)] == [
+        *((GraphCaptured, index) for index in (0, 1, 2)),
+        *((GraphReplayed, index) for index in (0, 2, 0, 1, 2)),
+    ]
 
 
-@pytest.mark.usefixtures("recorder")
 @pytest.mark.parametrize("condition", [True, False])
 def test_kept_storages_that_branches_use_first(condition):
     mod = module(FIRST_INSIDE)

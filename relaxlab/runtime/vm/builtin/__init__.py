@@ -13,6 +13,7 @@ Examples
 from relaxlab.runtime.vm.builtin import (
     checks,
     control,
+    cuda_graph,
     legacy_kv_cache,
     memory,
     operators,
@@ -30,6 +31,7 @@ __all__ = [
     "MatchShapeCode",
     "checks",
     "control",
+    "cuda_graph",
     "legacy_kv_cache",
     "memory",
     "operators",

@@ -21,6 +21,12 @@ LATER = re.compile(
 )
 """Builtins of families that other issues bring."""
 
+NOT_ON_CPU = {
+    "vm.builtin.cuda_graph.get_cached_alloc",
+    "vm.builtin.cuda_graph.run_or_capture",
+}
+"""Builtins that TVM has only where there is such a device."""
+
 
 @pytest.mark.parametrize(
     "call", [pytest.param(c, id=f"{i}-{c['name'][11:]}") for i, c in enumerate(CALLS)]
@@ -52,4 +58,5 @@ def test_every_name_of_tvm_is_here_or_in_a_family_that_comes_later():
 
 
 def test_we_have_no_builtin_that_tvm_has_not():
-    assert set(BUILTINS) <= set(recorded("files")["builtin_names"])
+    assert set(BUILTINS) - NOT_ON_CPU <= set(recorded("files")["builtin_names"])
+    assert set(BUILTINS) >= NOT_ON_CPU
