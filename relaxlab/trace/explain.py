@@ -40,6 +40,8 @@ from relaxlab.runtime.vm.observer import (
     ErrorRaised,
     Event,
     FramePushed,
+    GraphCaptured,
+    GraphReplayed,
     Jumped,
     Returned,
     RunFailed,
@@ -151,6 +153,12 @@ def explain_events(events: Iterable[Event]) -> str:
         match event:
             case ErrorRaised(_, _, _, _, error_type, message):
                 return f"{error_type}: {short(message, 120)}"
+            case GraphCaptured(_, _, index, _, kernels):
+                said = f"Captured {_launches(kernels)} as graph {index}; nothing was launched."
+            case GraphReplayed(_, _, index, _, kernels):
+                said = f"Replayed graph {index}: one launch in place of {_launches(kernels)}."
+            case CallFinished(callee="vm.builtin.cuda_graph.run_or_capture") if said:
+                pass
             case CallFinished(_, _, _, callee, result, destination, changes, _, skipped):
                 if skipped:
                     said = f"An instrument skipped {callee}."
@@ -178,6 +186,10 @@ def explain_events(events: Iterable[Event]) -> str:
             case _:
                 pass
     return said
+
+
+def _launches(kernels: Sequence[str]) -> str:
+    return "1 launch" if len(kernels) == 1 else f"{len(kernels)} launches"
 
 
 def _value(registers: Sequence[Value], number: int) -> Value | None:
@@ -246,6 +258,14 @@ _PHRASES: Final[Mapping[str, tuple[int, Callable[[list[str]], str]]]] = {
     ),
     "vm.builtin.check_tuple_info": (2, lambda a: f"Check that {a[0]} is a tuple of {a[1]}"),
     "vm.builtin.copy": (1, lambda a: f"Take {a[0]} (the same value, nothing is copied)"),
+    "vm.builtin.cuda_graph.get_cached_alloc": (
+        3,
+        lambda a: f"Take the memory of graphs, number {a[2]}; {a[1]} allocates it the first time",
+    ),
+    "vm.builtin.cuda_graph.run_or_capture": (
+        4,
+        lambda a: f"Replay graph {a[3]} of {a[1]}, or capture it",
+    ),
     "vm.builtin.invoke_closure": (2, lambda a: f"Invoke {a[1]} with {_listed(a[2:]) or 'nothing'}"),
     "vm.builtin.make_closure": (1, lambda a: f"Bind {_listed(a[1:]) or 'nothing'} to {a[0]}"),
     "vm.builtin.make_shape": (1, lambda a: f"Build a shape from the sizes in {a[0]}"),

@@ -27,7 +27,8 @@ from relaxlab.runtime.vm.observer import (
     GraphStoragesKept,
     KernelRecorded,
 )
-from relaxlab.trace import DebugSession, Timeline
+from relaxlab.trace import DebugSession, Timeline, explain_events
+from relaxlab.trace.explain import explain_next
 from tests import golden_vm
 
 RUN = "vm.builtin.cuda_graph.run_or_capture"
@@ -452,3 +453,27 @@ def test_wrong_arguments(name, args, error, message):
     args = [known.get(one, one) if isinstance(one, str) else one for one in args]
     with pytest.raises(error, match=message):
         get_global_func(name)(*args)
+
+
+def test_a_debugger_says_what_happened():
+    ib = ExecBuilder()
+    ib.declare_function("region", 1)
+    with ib.function("main", num_inputs=1):
+        ib.emit_call("vm.builtin.make_tuple", [ib.r(0)], dst=1)
+        for _ in range(2):
+            ib.emit_call(RUN, [ib.vm_state(), ib.f("region"), ib.r(1), ib.imm(7)], dst=2)
+        ib.emit_ret(ib.r(0))
+    with ib.function("region", num_inputs=1):
+        increments(ib)
+    vm, _ = machine(ib.get())
+    session = DebugSession(vm, "main", tensor(X))
+    said = []
+    while not session.at_end:
+        before = session.position
+        said.append(explain_next(vm.executable, session.top))
+        session.step()
+        said.append(explain_events(session.timeline.events_of(before)))
+    text = "\n".join(said)
+    assert "Replay graph 7 of the function region, or capture it; the result goes to %2." in text
+    assert "Captured 2 launches as graph 7; nothing was launched." in text
+    assert "Replayed graph 7: one launch in place of 2 launches." in text
