@@ -2,7 +2,8 @@
 
 Every function of the module must have a ``global_symbol``, no local functions, no symbolic
 shapes and explicit allocations: what the build pipeline leaves. One walk emits the calls in
-program order; the builder renumbers registers afterwards. Counterpart: TVM's ``VMCodeGen``.
+program order; the builder renumbers registers afterwards. Beside each instruction it notes which
+lines of the program it runs (``ex.source_map``). Counterpart: TVM's ``VMCodeGen``.
 
 Examples
 --------
@@ -13,6 +14,8 @@ Examples
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Final
 
 from relaxlab.errors import InternalError
@@ -24,7 +27,9 @@ from relaxlab.ir import (
     GlobalVar,
     IntImm,
     IRModule,
+    Node,
     Op,
+    Span,
     StringImm,
     Tuple,
     TupleGetItem,
@@ -46,6 +51,8 @@ from relaxlab.relax.expr import (
 )
 from relaxlab.runtime import ShapeTuple
 from relaxlab.runtime.vm.bytecode import ArgKind, VMFuncKind, kind_number, value_of
+from relaxlab.runtime.vm.source_map import Origin, Place
+from relaxlab.tirx import PrimFunc
 
 __all__ = ["codegen"]
 
@@ -61,6 +68,7 @@ def codegen(builder: ExecBuilder, mod: IRModule) -> IRModule:
         If a function is not lowered far enough; the message names the function and what is left.
     """
     rest = mod.clone()
+    kernels = {g.name_hint for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
     for gvar, func in mod.functions.items():
         if isinstance(func, Function):
             symbol = func.func_attrs.get("global_symbol")
@@ -69,7 +77,7 @@ def codegen(builder: ExecBuilder, mod: IRModule) -> IRModule:
                     f"function {gvar.name_hint!r} has no global_symbol; run AttachGlobalSymbol "
                     "before code generation"
                 )
-            _FunctionCodegen(builder, mod, str(symbol)).emit(func)
+            _FunctionCodegen(builder, mod, str(symbol), kernels).emit(func)
             rest.remove(gvar)
     return rest
 
@@ -77,24 +85,42 @@ def codegen(builder: ExecBuilder, mod: IRModule) -> IRModule:
 class _FunctionCodegen:
     """The walk over one function: its registers and where each variable lives."""
 
-    def __init__(self, builder: ExecBuilder, mod: IRModule, symbol: str) -> None:
+    def __init__(
+        self, builder: ExecBuilder, mod: IRModule, symbol: str, kernel_names: AbstractSet[str]
+    ) -> None:
         self.builder = builder
         self.mod = mod
         self.symbol = symbol
         self.registers = 0
         #: Operand word of each variable: a register, or a constant that was bound to a name.
         self.words: dict[Var, int] = {}
+        #: Kernels by the instruction that calls them.
+        self.kernels: dict[int, str] = {}
+        self.kernel_names = kernel_names
+        #: Where the binding being emitted stands in the program.
+        self.place: Span | None = None
 
     def emit(self, func: Function) -> None:
         names = [param.name for param in func.params]
+        start = self.builder.num_instructions
+        self.place = func.span
         with self.builder.function(self.symbol, len(names), names):
             for param in func.params:
                 self.words[param] = self.builder.r(self.new_register())
             self.builder.emit_ret(self.ensure_register(self.visit(func.body)))
+            self.note(start, func.body, func.body.span)
 
     def new_register(self) -> int:
         self.registers += 1
         return self.registers - 1
+
+    def note(self, start: int, node: Node, span: Span | None) -> None:
+        """Say of the instructions since ``start`` where they come from, unless it is known."""
+        origins, place = self.builder.origins, span or self.place
+        for pc in range(start, self.builder.num_instructions):
+            if pc not in origins:
+                kernel = self.kernels.get(pc)
+                origins[pc] = partial(_origin, self.symbol, pc, node, place, kernel)
 
     def call(self, name: str, args: list[int]) -> int:
         """Emit a call into a new register and return that register."""
@@ -129,16 +155,24 @@ class _FunctionCodegen:
         return word
 
     def visit_seq(self, seq: SeqExpr) -> int:
+        around = self.place
         for block in seq.blocks:
             for binding in block.bindings:
+                self.place = binding.span or around
                 if not isinstance(binding, VarBinding | MatchCast):
                     raise self.unsupported(f"a {type(binding).__name__}")
+                start = self.builder.num_instructions
                 word = self.visit(binding.value)
                 if isinstance(binding.value, Var):
                     # its own register, so that killing one name leaves the other alive
                     word = self.call("vm.builtin.copy", [word])
                 self.words[binding.var] = word
-        return self.visit(seq.body)
+                self.note(start, binding, binding.span)
+        self.place = around
+        start = self.builder.num_instructions
+        word = self.visit(seq.body)
+        self.note(start, seq, seq.span)
+        return word
 
     def visit_const(self, const: GenericConst) -> int:
         word = self.builder.convert_constant(const.value)
@@ -228,6 +262,8 @@ class _FunctionCodegen:
         self, name: str, leading: list[int], args: tuple[Expr, ...] | list[Expr], register: int
     ) -> int:
         words = leading + [self.visit(arg) for arg in args]
+        if name in self.kernel_names:
+            self.kernels[self.builder.num_instructions] = name
         self.builder.emit_call(name, words, register)
         return self.builder.r(register)
 
@@ -274,6 +310,32 @@ class _FunctionCodegen:
 
     def visit_null_value(self, _: Call) -> int:
         return self.builder.void_arg()
+
+
+def _origin(function: str, pc: int, node: Node, span: Span | None, kernel: str | None) -> Origin:
+    """Return what the source map says of an instruction."""
+    places = () if span is None else tuple(map(_place, span.parts()))
+    return Origin(function, pc, places, _binding_text(node), kernel)
+
+
+def _place(span: Span) -> Place:
+    text = span.source_name.line(span.line).strip()
+    return Place(span.source_name.name, span.line, span.column, text)
+
+
+def _binding_text(node: Node) -> str:
+    match node:
+        case VarBinding(var=var, value=If(cond=cond)):
+            return f"{var.name} = if {_last_line(cond)}"
+        case SeqExpr(body=body):
+            return f"return {_last_line(body)}"
+        case _:
+            return _last_line(node)
+
+
+def _last_line(node: Node) -> str:
+    # a repr declares the variables that it mentions first
+    return repr(node).rpartition("\n")[2]
 
 
 _VISITORS: Final[dict[type, Callable[..., int]]] = {

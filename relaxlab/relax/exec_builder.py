@@ -21,7 +21,7 @@ Examples
 
 import operator
 import struct
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from types import TracebackType
@@ -52,6 +52,7 @@ from relaxlab.runtime.vm.bytecode import (
     value_of,
 )
 from relaxlab.runtime.vm.executable import VMExecutable
+from relaxlab.runtime.vm.source_map import Origin, SourceMap
 
 __all__ = ["ExecBuilder", "SpecialReg", "VMFuncKind", "VMFuncScope"]
 
@@ -99,6 +100,8 @@ class ExecBuilder:
         self._words: list[int] = []
         self._open: set[str] = set()
         self._scopes: list[VMFuncScope] = []
+        #: Where instructions come from; what a code generator notes ends up in ``ex.source_map``.
+        self.origins: dict[int, Origin | Callable[[], Origin]] = {}
 
     # ---- operands ---------------------------------------------------------------------------
 
@@ -383,6 +386,7 @@ class ExecBuilder:
         self._ex.memory_scopes = candidate.memory_scopes
         self._ex.instr_offset = candidate.instr_offset
         self._ex.instr_data = candidate.instr_data
+        self._ex.source_map = SourceMap(self.origins)
         return self._ex
 
     def _formalize(self, index: int) -> None:

@@ -24,12 +24,20 @@ from relaxlab.trace.timeline import Frame
 if TYPE_CHECKING:
     from relaxlab.trace.debug_session import DebugSession
 
-__all__ = ["code_lines", "frame_lines", "mark", "register_lines", "render"]
+__all__ = [
+    "code_lines",
+    "frame_lines",
+    "mark",
+    "register_lines",
+    "render",
+    "source_places",
+]
 
 _CODE_LINES: Final = 11
 _FRAMES: Final = 8
 _REGISTERS: Final = 24
 _CONSOLE_LINES: Final = 5
+_SOURCE_LINES: Final = 5
 _NEVER: Final = "None"
 
 
@@ -49,6 +57,7 @@ def render(session: "DebugSession") -> str:
         stops = {point.pc for point in session.breakpoints.values() if point.enabled}
         parts.append(f"code of {frame.function}")
         parts += code_lines(ex, frame.pc, stops)
+        parts += [f"source {place}" for place in source_places(ex, frame.pc)]
         parts.append(f"registers of #{frame.depth} {frame.function}")
         parts += register_lines(ex, frame, session.previous_registers)
         if session.displays:
@@ -107,6 +116,16 @@ def code_lines(ex: VMExecutable, pc: int, stops: set[int]) -> list[str]:
     if last < info.end_instr:
         lines.append("     …")
     return lines
+
+
+def source_places(ex: VMExecutable, pc: int) -> list[str]:
+    """Return the lines of the program that an instruction runs, with file and number."""
+    origin = ex.source_map.get(pc)
+    if origin is None:
+        return []
+    lines = dict.fromkeys(str(place) for place in origin.places)
+    more = len(lines) - _SOURCE_LINES
+    return [*lines][:_SOURCE_LINES] + ([f"… {more} more"] if more > 0 else [])
 
 
 def mark(before: Value, now: Value) -> str:

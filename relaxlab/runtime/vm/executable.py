@@ -28,6 +28,7 @@ from relaxlab.runtime.vm.disassemble import as_python, as_text, stats
 from relaxlab.runtime.vm.library_file import read_library
 from relaxlab.runtime.vm.saved_library import write_saved_library
 from relaxlab.runtime.vm.serialize import write_executable
+from relaxlab.runtime.vm.source_map import SourceMap
 from relaxlab.runtime.vm.verify import verify_executable
 
 __all__ = [
@@ -71,6 +72,11 @@ class VMExecutable:
         Word offset of each instruction, and all words.
     imports
         Kernel libraries, searched in order.
+
+    Attributes
+    ----------
+    source_map
+        Which lines of the program each instruction runs; empty when it is not known.
     """
 
     kind: Final = "relax.VMExecutable"
@@ -90,6 +96,7 @@ class VMExecutable:
         self.instr_offset: NDArray[np.int64] = _words(instr_offset)
         self.instr_data: NDArray[np.int64] = _words(instr_data)
         self.imports: list[KernelLibrary] = list(imports)
+        self.source_map = SourceMap()
 
     # ---- looking in -------------------------------------------------------------------------
 
@@ -190,9 +197,9 @@ class VMExecutable:
     def export_library(self, path: str | os.PathLike[str]) -> None:
         """Write the program with its kernels to one file, ``model.rlx``.
 
-        The file is data: bytecode in TVM's format, kernels as text, and what they hash to. It is
-        a zip archive, with the same bytes for the same program. The old file stays until the new
-        one is whole.
+        The file is data: bytecode in TVM's format, kernels as text, the source map if there is
+        one, and what they hash to. It is a zip archive, with the same bytes for the same program.
+        The old file stays until the new one is whole.
 
         Raises
         ------
@@ -238,6 +245,7 @@ class VMExecutable:
             sections.instr_data,
             found.imports,
         )
+        ex.source_map = found.source_map
         if verify:
             verify_executable(ex)
         return ex

@@ -19,7 +19,7 @@ Examples
 ()
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from relaxlab.errors import InternalError
@@ -41,6 +41,7 @@ from relaxlab.runtime.vm.serialize import (
     as_view,
     read_executable,
 )
+from relaxlab.runtime.vm.source_map import SourceMap
 
 if TYPE_CHECKING:
     from relaxlab.runtime.vm.executable import KernelLibrary
@@ -73,6 +74,8 @@ class Contents:
         Their offset in the file; in a saved library, in their member.
     imports
         Kernel libraries.
+    source_map
+        Which lines its instructions run; empty when the file does not say.
     """
 
     form: str
@@ -80,6 +83,7 @@ class Contents:
     raw: memoryview
     at: int
     imports: "tuple[KernelLibrary, ...]" = ()
+    source_map: SourceMap = field(default_factory=SourceMap)
 
 
 def read_library(data: bytes | bytearray | memoryview, origin: str) -> Contents:
@@ -105,7 +109,8 @@ def read_library(data: bytes | bytearray | memoryview, origin: str) -> Contents:
     if bytes(view[:4]) == ARCHIVE_MAGIC:
         program = read_saved_library(data, origin)
         raw = memoryview(program.executable)
-        return Contents("saved library", read_executable(raw), raw, 0, program.imports)
+        sections = read_executable(raw)
+        return Contents("saved library", sections, raw, 0, program.imports, program.source_map)
     if looks_like_blob(view):
         return _from_blob(view, 0, "library blob", origin, None)
     return Contents("executable", read_executable(view), view, 0)

@@ -9,6 +9,8 @@ Members of the archive, in order:
     The executable in TVM's format, so TVM can run it too.
 ``kernels/0.txt``, ...
     The kernels of one library.
+``source_map.json``
+    Which lines of the program the instructions run; absent when it is not known.
 
 Everything is data: nothing is executed, unpickled or written to disk while loading, and names of
 members are never used as paths. The same executable gives the same bytes. Counterpart: the shared
@@ -32,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Final
 from relaxlab.errors import InternalError
 from relaxlab.runtime.vm.archive import read_archive, write_archive
 from relaxlab.runtime.vm.saved_kernels import SavedKernels, SavedLibrary, save_kernels
+from relaxlab.runtime.vm.source_map import SourceMap
 
 if TYPE_CHECKING:
     from relaxlab.runtime.vm.executable import KernelLibrary, VMExecutable
@@ -43,6 +46,7 @@ FORMAT_VERSION: Final = 1
 _FORMAT: Final = "relaxlab library"
 _MANIFEST: Final = "manifest.json"
 _EXECUTABLE: Final = "executable.bin"
+_SOURCE_MAP: Final = "source_map.json"
 _MOST_LIBRARIES: Final = 256
 
 
@@ -56,10 +60,13 @@ class SavedProgram:
         Bytes in TVM's format, which nobody has looked at yet.
     imports
         The kernel libraries.
+    source_map
+        Which lines the instructions run.
     """
 
     executable: bytes
     imports: tuple[SavedLibrary, ...]
+    source_map: SourceMap
 
 
 # ---- writing ----------------------------------------------------------------------------------
@@ -95,6 +102,9 @@ def write_saved_library(ex: "VMExecutable") -> bytes:
         "executable": _fingerprint(_EXECUTABLE, members[_EXECUTABLE]),
         "libraries": libraries,
     }
+    if ex.source_map:
+        members[_SOURCE_MAP] = ex.source_map.to_json().encode()
+        manifest["source_map"] = _fingerprint(_SOURCE_MAP, members[_SOURCE_MAP])
     members[_MANIFEST] = (json.dumps(manifest, indent=2) + "\n").encode()
     return write_archive(members)
 
@@ -159,11 +169,15 @@ def read_saved_library(data: bytes | bytearray | memoryview, origin: str) -> Sav
                 "library before it"
             )
         libraries.append(library)
+    source_map = SourceMap()
+    if "source_map" in manifest:
+        entry = manifest["source_map"]
+        source_map = SourceMap.from_json(_member(entry, members, "the source map"))
     if members:
         raise InternalError(
             f"the archive has a member that is not in the manifest: {_shown(min(members))}"
         )
-    return SavedProgram(executable, tuple(roots))
+    return SavedProgram(executable, tuple(roots), source_map)
 
 
 def _manifest(members: dict[str, bytes]) -> dict[str, Any]:

@@ -114,7 +114,12 @@ def test_the_bytes_are_the_same_in_another_process(saved):
 def test_the_file_is_a_zip_that_says_what_is_in_it(program, saved):
     with zipfile.ZipFile(io.BytesIO(saved)) as archive:
         assert archive.testzip() is None
-        assert archive.namelist() == ["manifest.json", "executable.bin", "kernels/0.txt"]
+        assert archive.namelist() == [
+            "manifest.json",
+            "executable.bin",
+            "kernels/0.txt",
+            "source_map.json",
+        ]
         assert archive.read("executable.bin") == program.save_to_bytes()
         manifest = json.loads(archive.read("manifest.json"))
         text = archive.read("kernels/0.txt")
