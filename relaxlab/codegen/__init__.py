@@ -25,10 +25,14 @@ from relaxlab.codegen.interface import (
     default_target,
 )
 from relaxlab.codegen.interpreted import interpret
+from relaxlab.codegen.llvm import generate as generate_llvm
+from relaxlab.codegen.llvm import is_installed as llvm_is_installed
 from relaxlab.codegen.numpy import generate as generate_numpy
 
 GENERATORS.register("numpy", generate_numpy)
 GENERATORS.register("interpreter", interpret)
+if llvm_is_installed():
+    GENERATORS.register("llvm", generate_llvm)
 
 __all__ = [
     "GENERATORS",
@@ -37,6 +41,7 @@ __all__ = [
     "Library",
     "build",
     "default_target",
+    "generate_llvm",
     "generate_numpy",
     "interpret",
 ]

@@ -1,0 +1,215 @@
+"""Errors of compiled kernels are those of the interpreter."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxlab import te, topi
+from relaxlab.codegen.llvm import generate
+from relaxlab.ir import TensorLoad, Var, prim_ops
+from relaxlab.ir.prim_ops import const
+from relaxlab.tirx import (
+    AllocBuffer,
+    AssertStmt,
+    BufferStore,
+    For,
+    ForKind,
+    Interpreter,
+    PrimFunc,
+    SeqStmt,
+    decl_buffer,
+)
+from tests.codegen.llvm.support import SSE2, compiled, kernel_of, placeholder, prim_func
+from tests.tirx.kernels import elementwise, literal
+
+n = te.var("n", "int64")
+
+
+def taking(rank_first: bool, size: Any = 5) -> PrimFunc:
+    x, rows = placeholder(size, 40), placeholder(6, name="rows", dtype="int64")
+    if rank_first:
+        return prim_func(x, rows, te.compute((6, 40), lambda i, j: x[rows[i], j], name="y"))
+    x = placeholder(size)
+    return prim_func(x, rows, te.compute((6,), lambda i: x[rows[i]] * 2.0, name="y"))
+
+
+def message(function: Any, *arguments: Any) -> tuple[type[Exception], str]:
+    with pytest.raises((ArithmeticError, LookupError, RuntimeError, ValueError)) as caught:
+        function(*arguments)
+    return caught.type, str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [5, -1, 2**62, -(2**63)])
+@pytest.mark.parametrize("rank_first", [True, False])
+def test_an_index_from_data_is_refused_in_words(bad: int, rank_first: bool) -> None:
+    func = taking(rank_first)
+    rows = np.array([0, 4, bad, 1, 77, 2])
+    x = np.ones((5, 40) if rank_first else 5, np.float32)
+    out = np.zeros((6, 40) if rank_first else 6, np.float32)
+    kind, words = message(kernel_of(func).function, x, rows, out)
+    assert (kind, words) == message(Interpreter(func, "kernel"), x, rows, out)
+    assert f"index {bad} of dimension 0 is outside [0, 5)" in words
+
+
+def test_an_index_beyond_a_symbolic_size_is_refused() -> None:
+    func = taking(True, n)
+    x, out = np.ones((3, 40), np.float32), np.zeros((6, 40), np.float32)
+    kernel = kernel_of(func).function
+    kernel(x, np.array([0, 1, 2, 2, 1, 0]), out)
+    assert out.tolist() == [[1.0] * 40] * 6
+    kind, words = message(kernel, x, np.array([0, 1, 3, 0, 0, 0]), out)
+    assert kind is IndexError
+    assert "outside [0, 3)" in words
+
+
+def test_an_index_in_a_loop_that_does_not_run_is_never_read() -> None:
+    m = te.var("m", "int64")
+    x, rows = placeholder(5, m), placeholder(1, name="rows", dtype="int64")
+    func = prim_func(x, rows, te.compute((1, m), lambda i, j: x[rows[i], j], name="y"))
+    kernel = kernel_of(func).function
+    kernel(np.ones((5, 0), np.float32), np.array([9]), np.ones((1, 0), np.float32))
+    with pytest.raises(IndexError):
+        kernel(np.ones((5, 1), np.float32), np.array([9]), np.ones((1, 1), np.float32))
+
+
+@pytest.mark.parametrize("host", [None, SSE2], ids=["here", "sse2"])
+def test_an_index_is_checked_only_where_its_guard_holds(host: Any) -> None:
+    x, rows = placeholder(5), placeholder(40, name="rows", dtype="int64")
+    y = te.compute((40,), lambda i: te.if_then_else(rows[i] >= 0, x[rows[i]], -1.0), name="y")
+    func = prim_func(x, rows, y)
+    kernel = compiled(func, host)
+    out = np.zeros(40, np.float32)
+    good = np.where(np.arange(40) % 3 == 0, -7, np.arange(40) % 5)
+    kernel(np.arange(5, dtype=np.float32), good, out)
+    np.testing.assert_array_equal(out, np.where(good < 0, -1, good))
+    good[17] = 5
+    with pytest.raises(IndexError, match=r"x\[5\]: index 5"):
+        kernel(np.arange(5, dtype=np.float32), good, out)
+
+
+def test_a_store_out_of_bounds_is_refused() -> None:
+    x, y, i = decl_buffer((8,), name="x"), decl_buffer((4,), name="y"), Var("i", "int64")
+    store = BufferStore(y, TensorLoad(x, (i,)), (i,))
+    func = PrimFunc((x, y), For(i, literal(0), literal(8), ForKind.SERIAL, store))
+    kind, words = message(kernel_of(func).function, *(np.ones(k, np.float32) for k in (8, 4)))
+    assert kind is IndexError
+    assert "writes y[" in words
+    assert "outside [0, 4)" in words
+
+
+@pytest.mark.parametrize("operator", [prim_ops.floordiv, prim_ops.floormod, prim_ops.truncdiv])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_division_by_zero_is_refused(operator: Any, dtype: str) -> None:
+    func = elementwise(operator, dtype, dtype)
+    a, b = (np.full(37, v, dtype) for v in (7, 2))
+    out = np.zeros(37, dtype)
+    kernel = kernel_of(func).function
+    kernel(a, b, out)
+    b[30] = 0
+    assert message(kernel, a, b, out) == message(Interpreter(func, "kernel"), a, b, out)
+    assert message(kernel, a, b, out)[0] is ZeroDivisionError
+
+
+def test_the_lowest_integer_by_minus_one_wraps() -> None:
+    for operator in (prim_ops.floordiv, prim_ops.truncdiv, prim_ops.floormod, prim_ops.truncmod):
+        func = elementwise(operator, "int32", "int32")
+        a, b = np.full(20, -(2**31), np.int32), np.full(20, -1, np.int32)
+        out, expected = np.zeros(20, np.int32), np.zeros(20, np.int32)
+        kernel_of(func).function(a, b, out)
+        Interpreter(func, "kernel")(a, b, expected)
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("count", [-1, 32, 40])
+def test_a_shift_by_too_much_is_refused(count: int) -> None:
+    func = elementwise(prim_ops.shift_left, "int32", "int32")
+    a, b, out = np.ones(20, np.int32), np.full(20, 3, np.int32), np.zeros(20, np.int32)
+    kernel = kernel_of(func).function
+    kernel(a, b, out)
+    assert out.tolist() == [8] * 20
+    b[19] = count
+    assert message(kernel, a, b, out) == message(Interpreter(func, "kernel"), a, b, out)
+
+
+def test_an_assertion_raises_its_error() -> None:
+    size, x = Var("n", "int64"), decl_buffer((4,), name="x")
+    refuse = AssertStmt(size < 5, "ValueError", ("at most ", "four"))
+    func = PrimFunc((x, size), SeqStmt((refuse, BufferStore(x, const(1.0), (literal(0),)))))
+    kernel, given = kernel_of(func).function, np.zeros(4, np.float32)
+    kernel(given, 4)
+    assert given[0] == 1
+    with pytest.raises(ValueError, match="at most four"):
+        kernel(given, 5)
+
+
+def test_memory_that_is_not_to_be_had_is_an_error() -> None:
+    size, x = Var("n", "int64"), decl_buffer((1,), name="x")
+    huge = decl_buffer((size,), name="huge")
+    body = SeqStmt(
+        (
+            AllocBuffer(huge),
+            BufferStore(huge, const(1.0), (literal(0),)),
+            BufferStore(x, TensorLoad(huge, (literal(0),)), (literal(0),)),
+        )
+    )
+    kernel, given = kernel_of(PrimFunc((x, size), body)).function, np.zeros(1, np.float32)
+    kernel(given, 100_000)
+    assert given[0] == 1
+    with pytest.raises(MemoryError, match="huge"):
+        kernel(given, 2**60)
+
+
+def test_memory_is_given_back_after_an_error() -> None:
+    x, rows = placeholder(5), placeholder(200_000, name="rows", dtype="int64")
+    twice = te.compute((200_000,), lambda i: prim_ops.exp(x[rows[i]]), name="twice")
+    k = te.reduce_axis((0, 200_000), "k")
+    total = te.compute((1,), lambda i: te.sum(twice[k], axis=k), name="total")
+    more = te.compute((1,), lambda i: total[i] + twice[i], name="more")
+    kernel = kernel_of(prim_func(x, rows, more)).function
+    bad = np.zeros(200_000, np.int64)
+    bad[-1] = 5
+    for _ in range(2000):
+        with pytest.raises(IndexError):
+            kernel(np.ones(5, np.float32), bad, np.zeros(1, np.float32))
+
+
+def test_nothing_to_do_is_done() -> None:
+    func = prim_func(placeholder(n), te.compute((n,), lambda i: const(1.0), name="y"))
+    kernel_of(func).function(np.zeros(0, np.float32), np.zeros(0, np.float32))
+
+
+def test_a_sum_over_nothing_leaves_what_was_there() -> None:
+    m = te.var("m", "int64")
+    x, k = placeholder(3, m), te.reduce_axis((0, m), "k")
+    func = prim_func(x, te.compute((3,), lambda i: te.sum(x[i, k], axis=k), name="y"))
+    for function in (kernel_of(func).function, Interpreter(func, "kernel")):
+        out = np.full(3, 7, np.float32)
+        function(np.zeros((3, 0), np.float32), out)
+        assert out.tolist() == [7.0] * 3
+
+
+def test_what_has_no_llvm_form_says_so_and_runs() -> None:
+    func = elementwise(lambda a: a, "float8_e4m3fn")
+    kernel = generate(func, "narrow")
+    assert "no LLVM form of elements of dtype float8_e4m3fn" in kernel.source
+    x = np.array([1, 2, 448], "float32").astype(func.params[0].ty.dtype.numpy())  # type: ignore[union-attr]
+    out = np.zeros_like(x)
+    kernel.function(x, out)
+    np.testing.assert_array_equal(out, x)
+
+
+def test_a_deep_expression_compiles() -> None:
+    func = elementwise(lambda a: sum((a * float(k) for k in range(2000)), a), "float32")
+    x, out = np.ones(20, np.float32), np.zeros(20, np.float32)
+    kernel_of(func).function(x, out)
+    np.testing.assert_allclose(out, 1 + 2000 * 1999 / 2, rtol=1e-6)
+
+
+def test_a_long_chain_of_blocks_compiles() -> None:
+    x = y = placeholder(20)
+    for k in range(300):
+        y = topi.add(y, const(float(k)))
+    out = np.zeros(20, np.float32)
+    kernel_of(prim_func(x, y)).function(np.ones(20, np.float32), out)
+    assert out.tolist() == [1 + 300 * 299 / 2] * 20
