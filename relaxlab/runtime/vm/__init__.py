@@ -8,6 +8,7 @@ from relaxlab.runtime.vm.execution import Execution
 from relaxlab.runtime.vm.frame import Closure
 from relaxlab.runtime.vm.instrument import VMInstrumentReturnKind
 from relaxlab.runtime.vm.observer import Event, MachineState, Observer
+from relaxlab.runtime.vm.profile_report import Report
 from relaxlab.runtime.vm.virtual_machine import BenchmarkResult, VirtualMachine, VMFunction
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Execution",
     "MachineState",
     "Observer",
+    "Report",
     "VMExecutable",
     "VMFunction",
     "VMInstrumentReturnKind",

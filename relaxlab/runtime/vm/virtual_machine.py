@@ -18,6 +18,7 @@ relaxlab.errors.InternalError: function 'f' expects 1 arguments (x), got 0
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from relaxlab.errors import InternalError
@@ -36,6 +37,8 @@ from relaxlab.runtime.vm.frame import Closure
 from relaxlab.runtime.vm.linker import Program, link
 from relaxlab.runtime.vm.module import MACHINE_FUNCTIONS, VMModule
 from relaxlab.runtime.vm.observer import Observer
+from relaxlab.runtime.vm.profile_report import Report
+from relaxlab.runtime.vm.profiler import MAX_SPANS, profile
 from relaxlab.runtime.vm.run_loop import new_frame, run_loop
 from relaxlab.runtime.vm.stateful import as_tuples, bind_inputs
 from relaxlab.runtime.vm.timing import BenchmarkResult, measure
@@ -201,14 +204,28 @@ class VirtualMachine:
         observer
             Who is told of the events; the machine's own observer when omitted.
         """
-        function = self[func_name]
-        if not isinstance(function, VMFunction):
-            raise ValueError(f"{func_name!r} is a module function: it has no instructions to step")
-        closure = function.closure
+        closure = self._steppable(func_name).closure
         values = [*map(as_value, args), *closure.bound]
         run = Execution(self, closure.function, values, stepping=True, observer=observer)
         run.step()  # up to the first instruction
         return run
+
+    def profile(self, func_name: str, *args: Any, max_spans: int = MAX_SPANS) -> Report:
+        """Call a function once and return where its time went; see :class:`Report`.
+
+        Parameters
+        ----------
+        func_name
+            A function of the table, or a saved one; errors are those of ``vm[func_name]``.
+        args
+            Its arguments.
+        max_spans
+            How many calls and frames the report's timeline keeps.
+        """
+        function = self._steppable(func_name)
+        values = [*map(as_value, args), *function.closure.bound]
+        report = profile(self, function.closure.function, values, max_spans)
+        return replace(report, result=None) if function.drops_result else report
 
     def invoke_closure(self, closure: Any, *args: Any) -> Any:
         """Call a closure or a host function with ``args``.
@@ -227,6 +244,12 @@ class VirtualMachine:
                 f"invoke_closure expects a closure or Function, got {shown(closure)}"
             )
         return as_value(closure(*map(as_value, args)))
+
+    def _steppable(self, name: str) -> VMFunction:
+        function = self[name]
+        if not isinstance(function, VMFunction):
+            raise ValueError(f"{name!r} is a module function: it has no instructions to step")
+        return function
 
     # The three reasons to watch are properties, so that a call has one flag to look at.
 
