@@ -28,9 +28,12 @@ from relaxlab.codegen.interpreted import interpret
 from relaxlab.codegen.llvm import generate as generate_llvm
 from relaxlab.codegen.llvm import is_installed as llvm_is_installed
 from relaxlab.codegen.numpy import generate as generate_numpy
+from relaxlab.codegen.vmtir import KIND as VMTIR
+from relaxlab.codegen.vmtir import generate as generate_vmtir
 
 GENERATORS.register("numpy", generate_numpy)
 GENERATORS.register("interpreter", interpret)
+GENERATORS.register(VMTIR, generate_vmtir)
 if llvm_is_installed():
     GENERATORS.register("llvm", generate_llvm)
 

@@ -19,10 +19,9 @@ from typing import Final
 
 from relaxlab.codegen.interface import Kernel
 from relaxlab.errors import InternalError
-from relaxlab.ir.expr import Call, Expr, FloatImm, IntImm, StringImm, Var
-from relaxlab.ir.op import Op
+from relaxlab.ir import Call, Expr, FloatImm, IntImm, Op, StringImm, Var
 from relaxlab.ir.type import PRINTERS
-from relaxlab.runtime.vm.bytecode import VOID_REGISTER, VM_REGISTER, Arg, ArgKind, Goto, If
+from relaxlab.runtime.vm.bytecode import VM_REGISTER, VOID_REGISTER, Arg, ArgKind, Goto, If
 from relaxlab.runtime.vm.function_body import BodyCall, BodyInstruction, FunctionBody, Literal
 from relaxlab.tirx.function import PrimFunc
 from relaxlab.tirx.stmt import Evaluate, IfThenElse, SeqStmt, Stmt

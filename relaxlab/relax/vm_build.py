@@ -24,13 +24,14 @@ Examples
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from relaxlab.codegen import GENERATORS, Library, default_target, vmtir
 from relaxlab.codegen import build as build_kernels
-from relaxlab.codegen import default_target
 from relaxlab.ir import IRModule, Pass, Target
-from relaxlab.relax import codegen_vm
+from relaxlab.relax import codegen_vm, codegen_vm_tir
 from relaxlab.relax.exec_builder import ExecBuilder
 from relaxlab.relax.pipeline import get_default_pipeline, get_pipeline
 from relaxlab.runtime.vm.executable import KernelLibrary, VMExecutable
+from relaxlab.runtime.vm.function_body import BODY_PREFIX
 from relaxlab.tirx import PrimFunc
 
 __all__ = ["build"]
@@ -62,14 +63,16 @@ def build(
     tir_pipeline
         ``"default"``, or a pass run over the kernels before they are compiled.
     exec_mode
-        ``"bytecode"``.
+        ``"bytecode"``, or ``"compiled"``: Relax functions become PrimFuncs ``__vmtir__<name>`` as
+        in TVM, and a machine runs them as Python source that it generates.
     system_lib
         Accepted for compatibility; our executables link nothing statically.
 
     Returns
     -------
     VMExecutable
-        Bytecode that imports the compiled kernels.
+        Bytecode that imports the compiled kernels; in compiled mode only a function table and
+        constants, with the functions imported, too.
 
     Raises
     ------
@@ -102,7 +105,9 @@ def _vmcodegen(builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode")
     """Emit the Relax functions into ``builder``; return what is left of the module."""
     if exec_mode == "bytecode":
         return codegen_vm.codegen(builder, mod)
-    raise ValueError(f"Unknown exec_mode {exec_mode!r}: expected 'bytecode'")
+    if exec_mode == "compiled":
+        return codegen_vm_tir.codegen(builder, mod)
+    raise ValueError(f"Unknown exec_mode {exec_mode!r}: expected 'bytecode' or 'compiled'")
 
 
 def _filter_tir(mod: IRModule) -> IRModule | None:
@@ -127,9 +132,25 @@ def _vmlink(
         )
     ex = builder.get()
     if tir_mod is not None:
-        if isinstance(tir_pipeline, Pass):
-            tir_mod = tir_pipeline(tir_mod)
-        ex.import_module(build_kernels(tir_mod, target))
+        kernels, bodies = _separated(tir_mod)
+        if bodies:
+            ex.import_module(Library(vmtir.KIND, bodies, GENERATORS.get(vmtir.KIND)))
+        if kernels is not None:
+            if isinstance(tir_pipeline, Pass):
+                kernels = tir_pipeline(kernels)
+            ex.import_module(build_kernels(kernels, target))
     for library in ext_libs:
         ex.import_module(library)
     return ex
+
+
+def _separated(mod: IRModule) -> tuple[IRModule | None, dict[str, PrimFunc]]:
+    """Return the kernels, and the compiled Relax functions by the names that entries have."""
+    bodies: dict[str, PrimFunc] = {}
+    kernels = mod.clone()
+    prefix = str(mod.attrs.get("system_lib_prefix", "")) + BODY_PREFIX
+    for gvar, func in mod.functions.items():
+        if isinstance(func, PrimFunc) and gvar.name_hint.startswith(prefix):
+            bodies[BODY_PREFIX + gvar.name_hint.removeprefix(prefix)] = func
+            kernels.remove(gvar)
+    return _filter_tir(kernels), bodies

@@ -186,8 +186,8 @@ def test_a_constant_is_returned():
 
 
 def test_unknown_modes_and_pipelines():
-    with pytest.raises(ValueError, match="Unknown exec_mode 'compiled'"):
-        relax.build(module(IDENTITY), "numpy", exec_mode="compiled")
+    with pytest.raises(ValueError, match="Unknown exec_mode 'fast'"):
+        relax.build(module(IDENTITY), "numpy", exec_mode="fast")
     with pytest.raises(ValueError, match="Unknown pre-built pipeline fast"):
         relax.build(module(IDENTITY), "numpy", relax_pipeline="fast")
 

@@ -52,8 +52,9 @@ from relaxlab.runtime.vm.bytecode import (
     kind_number,
     value_of,
 )
-from relaxlab.runtime.vm.executable import KernelLibrary, VMExecutable
+from relaxlab.runtime.vm.executable import VMExecutable
 from relaxlab.runtime.vm.frame import Closure, LinkedFunction, LinkedInstruction
+from relaxlab.runtime.vm.function_body import find_in_library, with_instructions
 
 __all__ = ["CALL", "ENTER", "GOTO", "IF", "INVOKE", "Program", "RET", "TRAP", "find_host", "link"]
 
@@ -76,23 +77,29 @@ class Program:
     Attributes
     ----------
     executable
-        What was linked.
+        What was linked; its compiled functions have become bytecode, see ``function_body.py``.
     constants
         Its constant pool as register values.
     pool
         One value per entry of the function table: a closure or a host function.
     functions
-        The same by name; of two entries with one name the later wins.
+        The same by name; of two entries with one name the later wins. What only compiled
+        functions call is not among them.
     """
 
     def __init__(
-        self, executable: VMExecutable, constants: list[Any], pool: list[Closure | PackedFunc]
+        self,
+        executable: VMExecutable,
+        constants: list[Any],
+        pool: list[Closure | PackedFunc],
+        visible: int,
     ) -> None:
         self.executable = executable
         self.constants = constants
         self.pool = pool
         self.functions: dict[str, Any] = {
-            info.name: value for info, value in zip(executable.func_table, pool, strict=True)
+            info.name: value
+            for info, value in zip(executable.func_table[:visible], pool[:visible], strict=True)
         }
 
 
@@ -112,24 +119,21 @@ def link(executable: VMExecutable, constants: Iterable[Any]) -> Program:
         If a host function is found neither in the imported libraries nor among the global
         functions, or an entry is of a kind that this machine cannot run.
     """
+    visible, own_constants = len(executable.func_table), len(executable.constants)
+    executable = with_instructions(executable)
     pool: list[Closure | PackedFunc] = []
     for info in executable.func_table:
         if info.kind == VMFuncKind.VM_FUNC:
             pool.append(Closure(_shell(info, executable)))
         elif info.kind == VMFuncKind.PACKED_FUNC:
             pool.append(_require_host(executable, info.name))
-        elif info.kind == VMFuncKind.VMTIR_FUNC:
-            raise InternalError(
-                f"function {info.name!r} was compiled for exec_mode='compiled' of another system: "
-                f"its code, __vmtir__{info.name}, is in no form that this machine can run; "
-                "build the module with exec_mode='bytecode'"
-            )
         else:
             raise InternalError(
                 f"function {info.name!r} is of unknown kind {info.kind}: "
                 "expected 0 (packed), 1 (bytecode) or 2 (compiled)"
             )
-    program = Program(executable, [as_value(constant) for constant in constants], pool)
+    values = [*map(as_value, constants), *executable.constants[own_constants:]]
+    program = Program(executable, values, pool, visible)
     linker = _Linker(program)
     for info, value in zip(executable.func_table, pool, strict=True):
         if isinstance(value, Closure):
@@ -140,21 +144,10 @@ def link(executable: VMExecutable, constants: Iterable[Any]) -> Program:
 def find_host(executable: VMExecutable, name: str) -> PackedFunc | None:
     """Return the host function ``name``: from the imports, else a global function."""
     for library in executable.imports:
-        found = _find_in_library(library, name)
+        found = find_in_library(library, name)
         if found is not None:
             return found
     return GLOBAL_FUNCTIONS.find(name)
-
-
-def _find_in_library(library: KernelLibrary, name: str) -> PackedFunc | None:
-    found = library.get_function(name)
-    if found is not None:
-        return found
-    for nested in library.imports:
-        found = _find_in_library(nested, name)
-        if found is not None:
-            return found
-    return None
 
 
 def _require_host(executable: VMExecutable, name: str) -> PackedFunc:
