@@ -38,7 +38,28 @@ _PRIM_TYPES: Final[dict[int, tuple[type, ...]]] = {
 
 @builtin("vm.builtin.check_tensor_info")
 def check_tensor_info(value: Any, ndim: Any, /, *rest: Any) -> None:
-    """Check for a tensor of that rank (-1: any) and dtype: (value, ndim, [dtype,] context)."""
+    """Check for a tensor of that rank (-1: any) and dtype: (value, ndim, [dtype,] context).
+
+    Parameters
+    ----------
+    value
+        What is checked.
+    ndim
+        The rank; -1 for any.
+    rest
+        The dtype (None for any), if four arguments are given; then the context.
+
+    Raises
+    ------
+    TypeError
+        If it is no tensor.
+    ValueError
+        If rank or dtype differ; bits and lanes count.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.check_tensor_info``.
+    """
     me = "vm.builtin.check_tensor_info"
     if not 1 <= len(rest) <= 2:
         raise TypeError(f"{me}: expected 3 or 4 arguments, got {2 + len(rest)}")
@@ -62,7 +83,28 @@ def check_tensor_info(value: Any, ndim: Any, /, *rest: Any) -> None:
 
 @builtin("vm.builtin.check_shape_info")
 def check_shape_info(value: Any, ndim: Any, ctx: str | None = None, /) -> None:
-    """Check for a shape of that length (-1: any)."""
+    """Check for a shape of that length (-1: any).
+
+    Parameters
+    ----------
+    value
+        What is checked; a tuple of integers is no shape here.
+    ndim
+        The length; -1 for any.
+    ctx
+        Text in front of the message: what is checked, and where.
+
+    Raises
+    ------
+    TypeError
+        If it is no shape.
+    ValueError
+        If the length differs.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.check_shape_info``. TVM crashes on None.
+    """
     if not isinstance(value, ShapeTuple):
         raise TypeError(f"{prefix(ctx)}expected a Shape, got {shown(value)}")
     rank = as_int(ndim, "vm.builtin.check_shape_info", "ndim")
@@ -75,7 +117,26 @@ def check_shape_info(value: Any, ndim: Any, ctx: str | None = None, /) -> None:
 
 @builtin("vm.builtin.check_prim_value_info")
 def check_prim_value_info(value: Any, dtype: Any, ctx: str | None = None, /) -> None:
-    """Check for a number that a scalar of ``dtype`` can be made from; ranges are not checked."""
+    """Check for a number that a scalar of ``dtype`` can be made from; ranges are not checked.
+
+    Parameters
+    ----------
+    value
+        What is checked.
+    dtype
+        bool, int, uint, float or handle, of any width.
+    ctx
+        Text in front of the message: what is checked, and where.
+
+    Raises
+    ------
+    TypeError
+        If it is another kind of value, or no value can be checked for the dtype.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.check_prim_value_info``. TVM crashes on None.
+    """
     wanted: DataType = as_dtype(dtype, "vm.builtin.check_prim_value_info", "dtype")
     name = str(wanted) or "void"
     kinds = None if wanted.is_void else _PRIM_TYPES.get(wanted.code)
@@ -90,7 +151,28 @@ def check_prim_value_info(value: Any, dtype: Any, ctx: str | None = None, /) -> 
 
 @builtin("vm.builtin.check_tuple_info")
 def check_tuple_info(value: Any, size: Any, ctx: str | None = None, /) -> None:
-    """Check for a tuple of that many elements."""
+    """Check for a tuple of that many elements.
+
+    Parameters
+    ----------
+    value
+        What is checked; a shape is no tuple.
+    size
+        Number of elements.
+    ctx
+        Text in front of the message: what is checked, and where.
+
+    Raises
+    ------
+    TypeError
+        If it is no tuple.
+    ValueError
+        If it has another number of elements.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.check_tuple_info``. TVM crashes on None.
+    """
     if not isinstance(value, list | tuple) or isinstance(value, ShapeTuple):
         raise TypeError(f"{prefix(ctx)}expected a Tuple, got {shown(value)}")
     wanted = as_int(size, "vm.builtin.check_tuple_info", "size")
@@ -102,13 +184,47 @@ def check_tuple_info(value: Any, size: Any, ctx: str | None = None, /) -> None:
 
 @builtin("vm.builtin.check_func_info")
 def check_func_info(value: Any, ctx: str | None = None, /) -> None:
-    """Check for a host function or a closure."""
+    """Check for a host function or a closure.
+
+    Parameters
+    ----------
+    value
+        What is checked.
+    ctx
+        Text in front of the message: what is checked, and where.
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.check_func_info``. TVM crashes on None.
+    """
     if not isinstance(value, Closure) and not callable(value):
         raise TypeError(f"{prefix(ctx)}expected a Function, got {shown(value)}")
 
 
 @builtin("vm.builtin.check_string_info")
 def check_string_info(value: Any, ctx: str | None = None, /) -> None:
-    """Check for a string."""
+    """Check for a string.
+
+    Parameters
+    ----------
+    value
+        What is checked.
+    ctx
+        Text in front of the message: what is checked, and where.
+
+    Raises
+    ------
+    TypeError
+        If it is none.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.check_string_info``.
+    """
     if not isinstance(value, str):
         raise TypeError(f"{prefix(ctx)}expected a string, got {shown(value)}")

@@ -48,7 +48,25 @@ PYTHON_FUNCTIONS: Final[Registry[PackedFunc]] = Registry("Python function", Inte
 
 @builtin("vm.builtin.read_if_cond")
 def read_if_cond(condition: Any, /) -> bool:
-    """Return the truth of a number, or of the first element of an integer or bool tensor."""
+    """Return the truth of a number, or of the first element of an integer or bool tensor.
+
+    Parameters
+    ----------
+    condition
+        An integer, a bool, or a tensor of integers or bools of 1, 8, 16, 32 or 64 bits.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    InternalError
+        If the tensor is of another type, or has no elements.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.read_if_cond``. TVM crashes on None, and reads garbage from an
+    empty tensor.
+    """
     if isinstance(condition, int):
         return condition != 0
     me = "vm.builtin.read_if_cond"
@@ -68,24 +86,68 @@ def read_if_cond(condition: Any, /) -> bool:
 
 @builtin("vm.builtin.copy")
 def copy(value: Any, /) -> Any:
-    """Return the same value; the name means a copy of the register."""
+    """Return the same value; the name means a copy of the register.
+
+    Parameters
+    ----------
+    value
+        Anything.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.copy``. It checks nothing.
+    """
     return value
 
 
 @builtin("vm.builtin.null_value")
 def null_value() -> None:
-    """Return None."""
+    """Return None.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.null_value``. It checks nothing.
+    """
 
 
 @builtin("vm.builtin.make_tuple")
 def make_tuple(*values: Any) -> Array:
-    """Return a tuple of the values."""
+    """Return a tuple of the values.
+
+    Parameters
+    ----------
+    values
+        Anything, any number of times.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.make_tuple``. It checks nothing.
+    """
     return Array(values)
 
 
 @builtin("vm.builtin.tuple_getitem")
 def tuple_getitem(value: Any, index: Any, /) -> Any:
-    """Return one element."""
+    """Return one element.
+
+    Parameters
+    ----------
+    value
+        A tuple.
+    index
+        From 0.
+
+    Raises
+    ------
+    IndexError
+        If the index is negative or too large.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.tuple_getitem``.
+    """
     if type(value) is Array and type(index) is int and 0 <= index < len(value):
         return value[index]
     items = as_tuple(value, "vm.builtin.tuple_getitem", "tuple")
@@ -94,7 +156,26 @@ def tuple_getitem(value: Any, index: Any, /) -> Any:
 
 @builtin("vm.builtin.tuple_reset_item")
 def tuple_reset_item(value: Any, index: Any, /) -> None:
-    """Set one element to None, in place: every holder of the tuple sees it."""
+    """Set one element to None, in place: every holder of the tuple sees it.
+
+    Parameters
+    ----------
+    value
+        A tuple.
+    index
+        From 0.
+
+    Raises
+    ------
+    IndexError
+        If the index is negative or too large.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.tuple_reset_item``.
+    """
     items = as_tuple(value, "vm.builtin.tuple_reset_item", "tuple")
     position = _checked_index(index, len(items), "vm.builtin.tuple_reset_item")
     if isinstance(items, list):
@@ -103,7 +184,24 @@ def tuple_reset_item(value: Any, index: Any, /) -> None:
 
 @builtin("vm.builtin.make_closure")
 def make_closure(closure: Any, /, *values: Any) -> Closure:
-    """Return a closure that binds the last parameters of another to ``values``."""
+    """Return a closure that binds the last parameters of another to ``values``.
+
+    Parameters
+    ----------
+    closure
+        A Relax function or a closure.
+    values
+        For its last parameters; newer values come before older ones.
+
+    Raises
+    ------
+    TypeError
+        If it is no closure: host functions cannot be bound.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.make_closure``.
+    """
     if not isinstance(closure, Closure):
         raise refusal(closure, "vm.builtin.make_closure", "closure", "a closure")
     return closure.bind(values)
@@ -111,7 +209,28 @@ def make_closure(closure: Any, /, *values: Any) -> Closure:
 
 @builtin("vm.builtin.invoke_closure")
 def invoke_closure(machine: "VirtualMachine", closure: Any, /, *args: Any) -> Any:
-    """Call a closure or a host function."""
+    """Call a closure or a host function.
+
+    Parameters
+    ----------
+    machine
+        ``%vm``.
+    closure
+        A closure, or a host function.
+    args
+        Its arguments.
+
+    Raises
+    ------
+    TypeError
+        If the machine is none, or the closure is a number.
+    InternalError
+        If the closure is another object, or the arguments do not fit.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.invoke_closure``.
+    """
     if not hasattr(machine, "invoke_closure"):
         raise refusal(machine, "vm.builtin.invoke_closure", "machine", "%vm")
     return machine.invoke_closure(closure, *args)
@@ -119,7 +238,24 @@ def invoke_closure(machine: "VirtualMachine", closure: Any, /, *args: Any) -> An
 
 @builtin("vm.builtin.call_tir_dyn")
 def call_tir_dyn(function: Any, /, *args: Any) -> Any:
-    """Call a kernel with the arguments, then the sizes of the last argument, a shape."""
+    """Call a kernel with the arguments, then the sizes of the last argument, a shape.
+
+    Parameters
+    ----------
+    function
+        A kernel.
+    args
+        Its arguments, then a shape, which is unpacked into integers.
+
+    Raises
+    ------
+    TypeError
+        If the function cannot be called, or the last argument is no shape.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.call_tir_dyn``.
+    """
     me = "vm.builtin.call_tir_dyn"
     if isinstance(function, Closure) or not callable(function):
         raise refusal(function, me, "function", "Function")
@@ -130,7 +266,24 @@ def call_tir_dyn(function: Any, /, *args: Any) -> Any:
 
 @builtin("vm.builtin.call_py_func")
 def call_py_func(*args: Any) -> Any:
-    """Call a registered Python function: one argument, the tuple (name, tuple of arguments)."""
+    """Call a registered Python function: one argument, the tuple (name, tuple of arguments).
+
+    Parameters
+    ----------
+    args
+        One tuple: the name, and a tuple of arguments.
+
+    Raises
+    ------
+    InternalError
+        If it is not one pair, or there is no such function.
+    TypeError
+        If the parts are of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.call_py_func``. Global functions are not looked at.
+    """
     me = "vm.builtin.call_py_func"
     if len(args) != 1:
         raise InternalError(f"{me}: expected one tuple (name, arguments), got {len(args)}")
@@ -143,7 +296,22 @@ def call_py_func(*args: Any) -> Any:
 
 @builtin("vm.builtin.register_py_func")
 def register_py_func(name: str, function: Any, /) -> None:
-    """Make a Python function known to ``call_py_func``; it replaces one of the same name."""
+    """Make a Python function known to ``call_py_func``; it replaces one of the same name.
+
+    Parameters
+    ----------
+    name, function
+        What is registered, for the whole process.
+
+    Raises
+    ------
+    TypeError
+        If the name is no string, or the function cannot be called.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.register_py_func``.
+    """
     if not callable(function):
         raise refusal(function, "vm.builtin.register_py_func", "function", "Function")
     key = as_string(name, "vm.builtin.register_py_func", "name")
@@ -152,20 +320,61 @@ def register_py_func(name: str, function: Any, /) -> None:
 
 @builtin("vm.builtin.get_py_func")
 def get_py_func(name: str, /) -> PackedFunc:
-    """Return a function made known by ``register_py_func``."""
+    """Return a function made known by ``register_py_func``.
+
+    Parameters
+    ----------
+    name
+        A registered name.
+
+    Raises
+    ------
+    InternalError
+        If there is none of that name.
+    TypeError
+        If it is no string.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.get_py_func``.
+    """
     return PYTHON_FUNCTIONS.get(as_string(name, "vm.builtin.get_py_func", "name"))
 
 
 @builtin("vm.builtin.clear_py_func_registry")
 def clear_py_func_registry() -> None:
-    """Forget every function made known by ``register_py_func``."""
+    """Forget every function made known by ``register_py_func``.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.clear_py_func_registry``. It checks nothing.
+    """
     for name in PYTHON_FUNCTIONS.names():
         PYTHON_FUNCTIONS.remove(name)
 
 
 @builtin("vm.builtin.invoke_debug_func")
 def invoke_debug_func(*args: Any) -> None:
-    """Call a global function with a line number and values: (io effect, name, line, values...)."""
+    """Call a global function with a line number and values: (io effect, name, line, values...).
+
+    Parameters
+    ----------
+    args
+        None or an object, which is the effect; the name; the line, a string; values.
+
+    Raises
+    ------
+    InternalError
+        If there are fewer than three.
+    ValueError
+        If the effect is a number, or there is no such global function.
+    TypeError
+        If name or line are no strings.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.invoke_debug_func``.
+    """
     me = "vm.builtin.invoke_debug_func"
     if len(args) < 3:
         raise InternalError(f"{me}: expected an effect, a name and a line, got {len(args)} values")
@@ -181,7 +390,24 @@ def invoke_debug_func(*args: Any) -> None:
 
 @builtin("vm.builtin.debug_print")
 def debug_print(line: str, value: Any, /) -> None:
-    """Print where, shape, dtype and elements of a tensor."""
+    """Print where, shape, dtype and elements of a tensor.
+
+    Parameters
+    ----------
+    line
+        Where, in words.
+    value
+        A tensor.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.debug_print``.
+    """
     me = "vm.builtin.debug_print"
     tensor = as_tensor(value, me, "value")
     with np.printoptions(threshold=sys.maxsize):

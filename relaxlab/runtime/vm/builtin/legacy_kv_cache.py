@@ -78,6 +78,26 @@ def create(init: Any, reserve_shape: Any, init_fill_count: Any, /) -> AttentionK
     """Return a cache of the reserved shape that holds the rows of ``init``.
 
     A fill count >= 0 sets how many rows count as filled, and where the window stands.
+
+    Parameters
+    ----------
+    init
+        Rows to begin with.
+    reserve_shape
+        Shape of the memory; rows are like those of ``init``.
+    init_fill_count
+        How many rows count as filled; -1 for those of ``init``.
+
+    Raises
+    ------
+    InternalError
+        If the shapes do not fit.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.attention_kv_cache_create``.
     """
     me = "vm.builtin.attention_kv_cache_create"
     rows = as_tensor(init, me, "init")
@@ -98,7 +118,26 @@ def create(init: Any, reserve_shape: Any, init_fill_count: Any, /) -> AttentionK
 
 @builtin("vm.builtin.attention_kv_cache_append")
 def append(cache: Any, value: Any, /) -> AttentionKVCacheLegacy:
-    """Add rows at the end, growing if needed; return the same cache."""
+    """Add rows at the end, growing if needed; return the same cache.
+
+    Parameters
+    ----------
+    cache
+        What ``attention_kv_cache_create`` returned.
+    value
+        Rows of the cache's shape and dtype.
+
+    Raises
+    ------
+    InternalError
+        If the rows are of another shape or dtype.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.attention_kv_cache_append``.
+    """
     me = "vm.builtin.attention_kv_cache_append"
     found, rows = _cache_and_rows(cache, value, me)
     _append(found, rows)
@@ -107,7 +146,26 @@ def append(cache: Any, value: Any, /) -> AttentionKVCacheLegacy:
 
 @builtin("vm.builtin.attention_kv_cache_update")
 def update(cache: Any, value: Any, /) -> AttentionKVCacheLegacy:
-    """Overwrite all filled rows; return the same cache."""
+    """Overwrite all filled rows; return the same cache.
+
+    Parameters
+    ----------
+    cache
+        What ``attention_kv_cache_create`` returned.
+    value
+        As many rows as are filled.
+
+    Raises
+    ------
+    InternalError
+        If the rows are of another shape or dtype.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.attention_kv_cache_update``.
+    """
     me = "vm.builtin.attention_kv_cache_update"
     found, rows = _cache_and_rows(cache, value, me)
     if rows.shape[0] != found.fill_count:
@@ -120,7 +178,26 @@ def update(cache: Any, value: Any, /) -> AttentionKVCacheLegacy:
 
 @builtin("vm.builtin.attention_kv_cache_view")
 def view(*args: Any) -> Tensor:
-    """Return the filled rows as a view: (cache [, shape])."""
+    """Return the filled rows as a view: (cache [, shape]).
+
+    Parameters
+    ----------
+    args
+        The cache, and perhaps the shape that is expected.
+
+    Raises
+    ------
+    ValueError
+        If there are not one or two arguments.
+    InternalError
+        If the shape is another.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.attention_kv_cache_view``.
+    """
     me = "vm.builtin.attention_kv_cache_view"
     if not 1 <= len(args) <= 2:
         raise ValueError(f"{me}: expected a cache and perhaps a shape, got {len(args)} arguments")
@@ -135,7 +212,27 @@ def view(*args: Any) -> Tensor:
 
 @builtin("vm.builtin.attention_kv_cache_array_popn")
 def array_popn(caches: Any, count: Any, /) -> None:
-    """Drop the last rows of every cache; refused as a whole if one has fewer."""
+    """Drop the last rows of every cache; refused as a whole if one has fewer.
+
+    Parameters
+    ----------
+    caches
+        A tuple of caches.
+    count
+        How many rows.
+
+    Raises
+    ------
+    InternalError
+        If a cache has fewer; then none is changed.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.attention_kv_cache_array_popn``. TVM changes the caches before
+    the one that fails.
+    """
     me = "vm.builtin.attention_kv_cache_array_popn"
     found = [_as_cache(cache, me) for cache in as_tuple(caches, me, "caches")]
     rows = as_int(count, me, "count")
@@ -148,7 +245,22 @@ def array_popn(caches: Any, count: Any, /) -> None:
 
 @builtin("vm.builtin.attention_kv_cache_array_clear")
 def array_clear(caches: Any, /) -> None:
-    """Drop all rows of every cache."""
+    """Drop all rows of every cache.
+
+    Parameters
+    ----------
+    caches
+        A tuple of caches.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.attention_kv_cache_array_clear``.
+    """
     me = "vm.builtin.attention_kv_cache_array_clear"
     for cache in [_as_cache(cache, me) for cache in as_tuple(caches, me, "caches")]:
         cache.fill_count = cache.window_pos = 0
@@ -156,7 +268,28 @@ def array_clear(caches: Any, /) -> None:
 
 @builtin("vm.builtin.attention_kv_cache_window_override")
 def window_override(cache: Any, value: Any, max_size: Any, /) -> AttentionKVCacheLegacy:
-    """Add rows to a window of ``max_size`` rows, overwriting the oldest."""
+    """Add rows to a window of ``max_size`` rows, overwriting the oldest.
+
+    Parameters
+    ----------
+    cache
+        What ``attention_kv_cache_create`` returned.
+    value
+        Rows of the cache's shape and dtype.
+    max_size
+        Rows of the window.
+
+    Raises
+    ------
+    InternalError
+        If there are more rows than fit, or they are of another shape or dtype.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.attention_kv_cache_window_override``.
+    """
     me = "vm.builtin.attention_kv_cache_window_override"
     return _override(cache, value, as_int(max_size, me, "window size"), 0, me)
 
@@ -165,7 +298,30 @@ def window_override(cache: Any, value: Any, max_size: Any, /) -> AttentionKVCach
 def window_override_with_sinks(
     cache: Any, value: Any, max_size: Any, num_sinks: Any, /
 ) -> AttentionKVCacheLegacy:
-    """Add rows to a window of ``max_size`` rows whose first ``num_sinks`` rows stay."""
+    """Add rows to a window of ``max_size`` rows whose first ``num_sinks`` rows stay.
+
+    Parameters
+    ----------
+    cache
+        What ``attention_kv_cache_create`` returned.
+    value
+        Rows of the cache's shape and dtype.
+    max_size
+        Rows of the window.
+    num_sinks
+        Rows at its beginning that are never overwritten.
+
+    Raises
+    ------
+    InternalError
+        If there are more rows than fit, or they are of another shape or dtype.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.attention_kv_cache_window_override_with_sinks``.
+    """
     me = "vm.builtin.attention_kv_cache_window_override_with_sinks"
     size, sinks = as_int(max_size, me, "window size"), as_int(num_sinks, me, "number of sinks")
     return _override(cache, value, size, sinks, me)

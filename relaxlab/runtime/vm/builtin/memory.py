@@ -48,6 +48,32 @@ def alloc_storage(
     """Return a storage for ``buffer_shape`` elements on one of the machine's devices.
 
     The device index -1 means the host.
+
+    Parameters
+    ----------
+    machine
+        ``%vm``.
+    buffer_shape
+        Number of elements, as a shape.
+    device_index
+        Position in the machine's list of devices.
+    dtype_hint
+        Type of the elements: their size counts.
+    memory_scope
+        ``""`` or ``"global"``; the CPU has one scope.
+
+    Raises
+    ------
+    InternalError
+        If the device does not exist, has no such scope, or an extent is negative.
+    MemoryError
+        If there is not so much memory.
+    TypeError
+        If an argument is of the wrong kind, or one is missing.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.alloc_storage``. TVM refuses -1.
     """
     me = "vm.builtin.alloc_storage"
     if not hasattr(machine, "allocators"):
@@ -80,7 +106,31 @@ def alloc_tensor(
     memory_scope: str | None = None,  # accepted and ignored, as on TVM's CPU
     /,
 ) -> Tensor:
-    """Return a tensor on a storage, ``offset`` bytes after its start."""
+    """Return a tensor on a storage, ``offset`` bytes after its start.
+
+    Parameters
+    ----------
+    storage
+        What :func:`alloc_storage` returned.
+    offset
+        In bytes.
+    shape, dtype
+        Of the tensor.
+    memory_scope
+        Accepted and ignored, as on TVM's CPU.
+
+    Raises
+    ------
+    InternalError
+        If the tensor would reach outside the block (which the pool rounds up to 4096 bytes), or no
+        tensor in memory can have the dtype.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.alloc_tensor``. TVM lets a negative offset pass.
+    """
     me = "vm.builtin.alloc_tensor"
     if not isinstance(storage, Storage):
         raise refusal(storage, me, "storage", "vm.Storage")
@@ -91,13 +141,33 @@ def alloc_tensor(
 
 @builtin("vm.builtin.memory_manager.clear")
 def clear() -> None:
-    """Return the free blocks of every pool to the system."""
+    """Return the free blocks of every pool to the system.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.memory_manager.clear``. It checks nothing.
+    """
     clear_pools()
 
 
 @builtin("vm.builtin.ensure_zero_offset")
 def ensure_zero_offset(value: Any, /) -> Tensor:
-    """Return the tensor with byte offset 0: itself, the same memory, or a copy."""
+    """Return the tensor with byte offset 0: itself, the same memory, or a copy.
+
+    Parameters
+    ----------
+    value
+        A tensor; the same memory is kept where its offset is a multiple of 64.
+
+    Raises
+    ------
+    TypeError
+        If it is no tensor.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.ensure_zero_offset``.
+    """
     tensor = as_tensor(value, "vm.builtin.ensure_zero_offset", "value")
     if tensor.byte_offset == 0:
         return tensor

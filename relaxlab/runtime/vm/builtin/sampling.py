@@ -31,6 +31,28 @@ def sample_top_p_from_logits(
     """Return a token drawn from the softmax of the logits, restricted to the top ``top_p``.
 
     ``uniform_sample`` in [0, 1) decides; a temperature below 1e-6 means the largest logit.
+
+    Parameters
+    ----------
+    logits
+        float32, compact; all axes but the last are of extent 1.
+    temperature
+        Divides the logits.
+    top_p
+        How much probability the candidates have together.
+    uniform_sample
+        In [0, 1).
+
+    Raises
+    ------
+    InternalError
+        If the logits are of another type or shape, or the sample is too large.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.sample_top_p_from_logits``.
     """
     me = "vm.builtin.sample_top_p_from_logits"
     row = _single_row(as_array(logits, me, "logits", "float32"), me)
@@ -60,7 +82,28 @@ def sample_top_p_from_logits(
 
 @builtin("vm.builtin.sample_top_p_from_prob")
 def sample_top_p_from_prob(prob: Any, top_p: Any, uniform_sample: Any, /) -> int:
-    """Return a token drawn from the probabilities, restricted to the top ``top_p``."""
+    """Return a token drawn from the probabilities, restricted to the top ``top_p``.
+
+    Parameters
+    ----------
+    prob
+        float32, compact; all axes but the last are of extent 1.
+    top_p
+        How much probability the candidates have together.
+    uniform_sample
+        In [0, 1).
+
+    Raises
+    ------
+    InternalError
+        If the probabilities are of another type or shape, or all are NaN.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.sample_top_p_from_prob``.
+    """
     me = "vm.builtin.sample_top_p_from_prob"
     row = _single_row(as_array(prob, me, "prob", "float32"), me)
     limit, uniform = as_float(top_p, me, "top_p"), as_float(uniform_sample, me, "uniform_sample")
@@ -102,7 +145,26 @@ def _sample_from_prob(
 
 @builtin("vm.builtin.multinomial_from_uniform")
 def multinomial_from_uniform(prob: Any, uniform_sample: Any, /) -> Tensor:
-    """Return one token per row of probabilities, int64 of shape [rows, 1]."""
+    """Return one token per row of probabilities, int64 of shape [rows, 1].
+
+    Parameters
+    ----------
+    prob
+        float32 ``[rows, …, tokens]``.
+    uniform_sample
+        float32, one for each row.
+
+    Raises
+    ------
+    InternalError
+        If types or sizes are others.
+    TypeError
+        If an argument is no tensor.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.multinomial_from_uniform``.
+    """
     me = "vm.builtin.multinomial_from_uniform"
     weights = as_array(prob, me, "prob", "float32")
     uniform = as_array(uniform_sample, me, "uniform_sample", "float32").reshape(-1)
@@ -120,7 +182,28 @@ def multinomial_from_uniform(prob: Any, uniform_sample: Any, /) -> Tensor:
 
 @builtin("vm.builtin.apply_repetition_penalty")
 def apply_repetition_penalty(logits: Any, token_ids: Any, penalty: Any, /) -> None:
-    """Make the logits of the given tokens less likely, in place, once per occurrence."""
+    """Make the logits of the given tokens less likely, in place, once per occurrence.
+
+    Parameters
+    ----------
+    logits
+        float32, compact.
+    token_ids
+        int32.
+    penalty
+        Divides a positive logit, and multiplies another one.
+
+    Raises
+    ------
+    InternalError
+        If types are others, or an id is outside the logits.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.apply_repetition_penalty``. TVM writes outside the logits.
+    """
     me = "vm.builtin.apply_repetition_penalty"
     row = as_array(logits, me, "logits", "float32").reshape(-1)
     ids = _token_ids(token_ids, me, row.size)
@@ -138,7 +221,29 @@ def apply_presence_and_frequency_penalty(
     frequency_penalty: Any,
     /,
 ) -> None:
-    """Lower the logits of the given tokens in place, by ``freq * frequency + presence``."""
+    """Lower the logits of the given tokens in place, by ``freq * frequency + presence``.
+
+    Parameters
+    ----------
+    logits
+        float32, compact.
+    token_ids, token_freqs
+        int32: tokens, and how often each occurred.
+    presence_penalty, frequency_penalty
+        Numbers.
+
+    Raises
+    ------
+    InternalError
+        If types are others, an id is outside the logits, or a frequency is missing.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.apply_presence_and_frequency_penalty``. TVM writes outside the
+    logits.
+    """
     me = "vm.builtin.apply_presence_and_frequency_penalty"
     row = as_array(logits, me, "logits", "float32").reshape(-1)
     ids = _token_ids(token_ids, me, row.size)
@@ -157,6 +262,24 @@ def apply_softmax_with_temperature(logits: Any, temperature: Any, /) -> None:
 
     Very negative rows are normalized by their own maximum (TVM's underflow to NaN), and a
     temperature of 0 gives the one-hot of the largest.
+
+    Parameters
+    ----------
+    logits
+        float32, compact.
+    temperature
+        Divides the logits.
+
+    Raises
+    ------
+    InternalError
+        If the logits are of another type.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.apply_softmax_with_temperature``.
     """
     me = "vm.builtin.apply_softmax_with_temperature"
     values = as_array(logits, me, "logits", "float32")

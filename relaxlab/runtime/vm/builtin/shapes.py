@@ -74,7 +74,27 @@ class ShapeHeap(Tensor):
 
 @builtin("vm.builtin.alloc_shape_heap")
 def alloc_shape_heap(machine: "VirtualMachine", size: int, /) -> ShapeHeap:
-    """Return a heap of ``size`` slots on the host."""
+    """Return a heap of ``size`` slots on the host.
+
+    Parameters
+    ----------
+    machine
+        ``%vm``.
+    size
+        Number of int64 slots.
+
+    Raises
+    ------
+    InternalError
+        If the size is negative.
+    TypeError
+        If it is no integer.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.alloc_shape_heap``. TVM leaves the slots as the memory was; here
+    they are 0.
+    """
     slots = as_int(size, "vm.builtin.alloc_shape_heap", "size")
     if slots < 0:
         raise InternalError(f"vm.builtin.alloc_shape_heap: expected a size >= 0, got {slots}")
@@ -83,7 +103,33 @@ def alloc_shape_heap(machine: "VirtualMachine", size: int, /) -> ShapeHeap:
 
 @builtin("vm.builtin.match_shape")
 def match_shape(value: Any, heap: Any, rank: Any, /, *rest: Any) -> None:
-    """Match a tensor's shape, or a shape, to ``rank`` pairs of code and value, then a context."""
+    """Match a tensor's shape, or a shape, to ``rank`` pairs of code and value, then a context.
+
+    Parameters
+    ----------
+    value
+        A tensor, or a shape (a tuple of integers counts).
+    heap
+        Slots for symbolic sizes; None if no code touches them.
+    rank
+        How many sizes.
+    rest
+        ``rank`` pairs of code (:class:`MatchShapeCode`) and value, then the context.
+
+    Raises
+    ------
+    RuntimeError
+        If the rank or a size differs; the message names the variable and who bound it first.
+    InternalError
+        If there are too few arguments, a code is unknown, or a slot is out of range.
+    TypeError
+        If the value has no shape, the heap is needed and missing, or the context is no string.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.match_shape``. TVM stores sizes one by one; here a failed match
+    stores nothing.
+    """
     me = "vm.builtin.match_shape"
     if isinstance(value, Tensor | np.ndarray):
         shape: Sequence[int] = value.shape
@@ -106,7 +152,32 @@ def match_shape(value: Any, heap: Any, rank: Any, /, *rest: Any) -> None:
 
 @builtin("vm.builtin.match_prim_value")
 def match_prim_value(value: Any, heap: Any, code: Any, reg: Any, ctx: str | None = None, /) -> None:
-    """Match one integer, as :func:`match_shape` does with one dimension."""
+    """Match one integer, as :func:`match_shape` does with one dimension.
+
+    Parameters
+    ----------
+    value
+        An integer.
+    heap
+        The slots; a tensor even if no code touches it.
+    code, reg
+        As one pair of :func:`match_shape`.
+    ctx
+        Text in front of the message: what is checked, and where.
+
+    Raises
+    ------
+    RuntimeError
+        If the value differs.
+    InternalError
+        If the code is unknown, or the slot out of range.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.match_prim_value``.
+    """
     me = "vm.builtin.match_prim_value"
     if type(heap) is not ShapeHeap:
         heap = as_tensor(heap, me, "heap")
@@ -115,7 +186,28 @@ def match_prim_value(value: Any, heap: Any, code: Any, reg: Any, ctx: str | None
 
 @builtin("vm.builtin.make_shape")
 def make_shape(heap: Any, rank: Any, /, *pairs: Any) -> ShapeTuple:
-    """Return the shape that ``rank`` pairs of code and value describe."""
+    """Return the shape that ``rank`` pairs of code and value describe.
+
+    Parameters
+    ----------
+    heap
+        The slots; None if no code needs them.
+    rank
+        How many sizes.
+    pairs
+        ``rank`` pairs of code (:class:`MakeShapeCode`) and value.
+
+    Raises
+    ------
+    InternalError
+        If there are too few arguments, a code is unknown, or a slot is out of range.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.make_shape``.
+    """
     me = "vm.builtin.make_shape"
     rank = as_int(rank, me, "rank")
     if len(pairs) != 2 * rank:
@@ -131,7 +223,26 @@ def make_shape(heap: Any, rank: Any, /, *pairs: Any) -> ShapeTuple:
 
 @builtin("vm.builtin.make_prim_value")
 def make_prim_value(heap: Any, code: Any, value: Any, /) -> int:
-    """Return an integer, given or from the heap."""
+    """Return an integer, given or from the heap.
+
+    Parameters
+    ----------
+    heap
+        The slots; a tensor in any case.
+    code, value
+        As one pair of :func:`make_shape`.
+
+    Raises
+    ------
+    InternalError
+        If the code is unknown, or the slot out of range.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.make_prim_value``.
+    """
     me = "vm.builtin.make_prim_value"
     return _make(me, as_tensor(heap, me, "heap"), code, value)
 

@@ -56,13 +56,45 @@ class ParamModule:
 
 @builtin("vm.builtin.tensor_cache.get")
 def get(name: str, /) -> Tensor | None:
-    """Return the tensor of that name, or None."""
+    """Return the tensor of that name, or None.
+
+    Parameters
+    ----------
+    name
+        Of the tensor.
+
+    Raises
+    ------
+    TypeError
+        If it is no string.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.tensor_cache.get``.
+    """
     return TENSOR_CACHE.find(as_string(name, "vm.builtin.tensor_cache.get", "name"))
 
 
 @builtin("vm.builtin.tensor_cache.update")
 def update(*args: Any) -> None:
-    """Store a tensor: (name, tensor [, override]); a taken name needs ``override``."""
+    """Store a tensor: (name, tensor [, override]); a taken name needs ``override``.
+
+    Parameters
+    ----------
+    args
+        The name, the tensor, and perhaps whether a taken name may be replaced.
+
+    Raises
+    ------
+    InternalError
+        If there are not two or three arguments, or the name is taken.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.tensor_cache.update``.
+    """
     me = "vm.builtin.tensor_cache.update"
     if not 2 <= len(args) <= 3:
         raise InternalError(
@@ -75,7 +107,22 @@ def update(*args: Any) -> None:
 
 @builtin("vm.builtin.tensor_cache.remove")
 def remove(name: str, /) -> None:
-    """Forget a tensor; a missing name is fine."""
+    """Forget a tensor; a missing name is fine.
+
+    Parameters
+    ----------
+    name
+        Of the tensor.
+
+    Raises
+    ------
+    TypeError
+        If it is no string.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.tensor_cache.remove``.
+    """
     key = as_string(name, "vm.builtin.tensor_cache.remove", "name")
     if key in TENSOR_CACHE:
         TENSOR_CACHE.remove(key)
@@ -83,14 +130,42 @@ def remove(name: str, /) -> None:
 
 @builtin("vm.builtin.tensor_cache.clear")
 def clear() -> None:
-    """Forget every tensor."""
+    """Forget every tensor.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.tensor_cache.clear``. It checks nothing.
+    """
     for name in TENSOR_CACHE.names():
         TENSOR_CACHE.remove(name)
 
 
 @builtin("vm.builtin.tensor_cache.load")
 def load(folder: str, device_type: Any, device_id: Any, /) -> None:
-    """Store every tensor of a folder; names that exist are replaced."""
+    """Store every tensor of a folder; names that exist are replaced.
+
+    Parameters
+    ----------
+    folder
+        Where ``tensor-cache.json`` is, with its shards.
+    device_type, device_id
+        DLPack's numbers of the device.
+
+    Raises
+    ------
+    InternalError
+        If a file is missing or damaged; then nothing is stored.
+    ValueError
+        If a size or a format is wrong.
+    KeyError
+        If a record lacks a field.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.tensor_cache.load``. TVM keeps what came before the fault.
+    """
     me = "vm.builtin.tensor_cache.load"
     number, index = as_int(device_type, me, "device type"), as_int(device_id, me, "device id")
     device = require_cpu(Device.from_dlpack(number, index))
@@ -101,7 +176,26 @@ def load(folder: str, device_type: Any, device_id: Any, /) -> None:
 
 @builtin("vm.builtin.param_array_from_cache")
 def param_array(prefix: str, count: Any, /) -> Array:
-    """Return the tensors ``prefix_0 … prefix_(count-1)``; -1 means until one is missing."""
+    """Return the tensors ``prefix_0 … prefix_(count-1)``; -1 means until one is missing.
+
+    Parameters
+    ----------
+    prefix
+        Text before the underscore.
+    count
+        How many; -1 until one is missing.
+
+    Raises
+    ------
+    InternalError
+        If one is missing; the message names it.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.param_array_from_cache``.
+    """
     me = "vm.builtin.param_array_from_cache"
     name, limit = as_string(prefix, me, "prefix"), as_int(count, me, "count")
     found = Array()
@@ -119,14 +213,46 @@ def param_array(prefix: str, count: Any, /) -> Array:
 
 @builtin("vm.builtin.param_array_from_cache_by_name")
 def param_array_by_name(names: Any, /) -> Array:
-    """Return the tensors of the given names."""
+    """Return the tensors of the given names.
+
+    Parameters
+    ----------
+    names
+        A tuple of names.
+
+    Raises
+    ------
+    ValueError
+        If one is missing; the message names it.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.param_array_from_cache_by_name``.
+    """
     me = "vm.builtin.param_array_from_cache_by_name"
     return _by_name(as_tuple(names, me, "names"), me)
 
 
 @builtin("vm.builtin.param_array_from_cache_by_name_unpacked")
 def param_array_by_name_unpacked(*names: Any) -> Array:
-    """Return the tensors of the given names, each an argument of its own."""
+    """Return the tensors of the given names, each an argument of its own.
+
+    Parameters
+    ----------
+    names
+        The names.
+
+    Raises
+    ------
+    ValueError
+        If one is no string, or missing.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.param_array_from_cache_by_name_unpacked``.
+    """
     me = "vm.builtin.param_array_from_cache_by_name_unpacked"
     for position, name in enumerate(names):
         if not isinstance(name, str):
@@ -136,13 +262,49 @@ def param_array_by_name_unpacked(*names: Any) -> Array:
 
 @builtin("vm.builtin.param_module_from_cache")
 def param_module(prefix: str, count: Any, /) -> ParamModule:
-    """Return a module of the tensors ``prefix_0 …``."""
+    """Return a module of the tensors ``prefix_0 …``.
+
+    Parameters
+    ----------
+    prefix
+        Text before the underscore.
+    count
+        How many; -1 until one is missing.
+
+    Raises
+    ------
+    InternalError
+        If one is missing; the message names it.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.param_module_from_cache``.
+    """
     return ParamModule(param_array(prefix, count))
 
 
 @builtin("vm.builtin.param_module_from_cache_by_name")
 def param_module_by_name(names: Any, /) -> ParamModule:
-    """Return a module of the tensors of the given names."""
+    """Return a module of the tensors of the given names.
+
+    Parameters
+    ----------
+    names
+        A tuple of names.
+
+    Raises
+    ------
+    ValueError
+        If one is missing; the message names it.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.param_module_from_cache_by_name``.
+    """
     return ParamModule(param_array_by_name(names))
 
 

@@ -38,7 +38,22 @@ __all__: list[str] = []
 
 @builtin("vm.builtin.shape_of")
 def shape_of(value: Any, /) -> ShapeTuple:
-    """Return a tensor's shape."""
+    """Return a tensor's shape.
+
+    Parameters
+    ----------
+    value
+        A tensor.
+
+    Raises
+    ------
+    TypeError
+        If it is none.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.shape_of``. TVM crashes on None.
+    """
     if type(value) is Tensor:
         return value.shape
     if not isinstance(value, Tensor | np.ndarray):
@@ -51,6 +66,26 @@ def reshape(value: Any, shape: Any, /) -> Tensor:
     """Return a view of another shape on the same memory.
 
     It may need fewer bytes than there are (a view of the first elements), never more.
+
+    Parameters
+    ----------
+    value
+        A tensor in compact memory.
+    shape
+        The new shape; -1 does not stand for a computed size.
+
+    Raises
+    ------
+    ValueError
+        If the new shape needs more elements, or an extent is negative.
+    InternalError
+        If the memory is not compact.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.reshape``.
     """
     me = "vm.builtin.reshape"
     if type(value) is Tensor and type(shape) is ShapeTuple and value.array.flags.c_contiguous:
@@ -81,7 +116,24 @@ def reshape(value: Any, shape: Any, /) -> Tensor:
 
 @builtin("vm.builtin.tensor_to_shape")
 def tensor_to_shape(value: Any, /) -> ShapeTuple:
-    """Return the shape whose sizes are the elements of a one-dimensional integer tensor."""
+    """Return the shape whose sizes are the elements of a one-dimensional integer tensor.
+
+    Parameters
+    ----------
+    value
+        A tensor of int16, int32 or int64.
+
+    Raises
+    ------
+    InternalError
+        If it is of another rank or type.
+    TypeError
+        If it is no tensor.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.tensor_to_shape``.
+    """
     me = "vm.builtin.tensor_to_shape"
     source = as_tensor(value, me, "value")
     if source.ndim != 1:
@@ -97,7 +149,30 @@ def tensor_to_shape(value: Any, /) -> ShapeTuple:
 def to_device(
     value: Any, device_type: Any, device_id: Any, memory_scope: str | None = None, /
 ) -> Tensor:
-    """Return a copy on the given device; a copy even if it is there already."""
+    """Return a copy on the given device; a copy even if it is there already.
+
+    Parameters
+    ----------
+    value
+        A tensor.
+    device_type, device_id
+        DLPack's numbers of the device.
+    memory_scope
+        ``""`` or ``"global"`` on the CPU.
+
+    Raises
+    ------
+    InternalError
+        If there is no such device here, or no such scope on it.
+    ValueError
+        If the number is of no kind of device.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Notes
+    -----
+    Source: TVM's ``vm.builtin.to_device``.
+    """
     me = "vm.builtin.to_device"
     source = as_tensor(value, me, "value")
     number = as_int(device_type, me, "device type")
