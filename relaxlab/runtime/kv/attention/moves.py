@@ -30,6 +30,8 @@ __all__ = [
     "debug_get_kv_rows",
     "merge_state_inplace",
     "merge_state_inplace_rows",
+    "rnn_get",
+    "rnn_set",
     "transpose_append",
     "transpose_append_mla",
     "transpose_append_mla_rows",
@@ -200,3 +202,14 @@ def refuse_split_rotary(*_: Any) -> None:
         "split_rotary: a latent (MLA) cache takes no fused queries, keys and values; "
         "append with append_mla_kv and attend with self_attention and cross_attention"
     )
+
+
+def rnn_get(storage: Any, seq_slot_ids: Any, history_slot_ids: Any, out: Any) -> None:
+    """Gather the current values ``[batch, *shape]`` of a recurrent state."""
+    array(out)[...] = array(storage)[array(seq_slot_ids), array(history_slot_ids)]
+
+
+def rnn_set(storage: Any, seq_slot_ids: Any, history_slot_ids: Any, data: Any) -> None:
+    """Write ``data`` ``[batch, *shape]`` to the ring position after the current one."""
+    rings = array(storage)
+    rings[array(seq_slot_ids), (array(history_slot_ids) + 1) % rings.shape[1]] = array(data)
