@@ -1,6 +1,8 @@
 """Watching passes, under TVM's name for it.
 
-A door to ``relaxlab.ir.transform.PassInstrument``. Counterpart: ``tvm.instrument``.
+A door: ``PassInstrument`` lives in ``relaxlab.ir.transform``, the instruments in
+``relaxlab.ir.instrument``. To look at what passes did, see ``relaxlab.trace.PassRecorder``.
+Counterpart: ``tvm.instrument``.
 
 Examples
 --------
@@ -9,6 +11,22 @@ Examples
 ...         print(info.name)
 """
 
-from relaxlab.ir.transform import PassInstrument
+from relaxlab.ir.instrument import (
+    DumpIR,
+    PassInstrument,
+    PassPrintingInstrument,
+    PassTimingInstrument,
+    PrintAfterAll,
+    PrintBeforeAll,
+    pass_instrument,
+)
 
-__all__ = ["PassInstrument"]
+__all__ = [
+    "DumpIR",
+    "PassInstrument",
+    "PassPrintingInstrument",
+    "PassTimingInstrument",
+    "PrintAfterAll",
+    "PrintBeforeAll",
+    "pass_instrument",
+]

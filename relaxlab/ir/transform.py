@@ -64,12 +64,19 @@ class PassInfo:
     name: str
     opt_level: int = 0
     required: tuple[str, ...] = ()
+    traceable: bool = False
+
+    def __repr__(self) -> str:
+        return (
+            f'transform.PassInfo(opt_level={self.opt_level}, name="{self.name}", '
+            f"required={self.required!r}, traceable={self.traceable})"
+        )
 
 
 class PassInstrument:
     """Something that watches passes; override what you need.
 
-    ``should_run`` may return False to skip a pass.
+    ``should_run`` may return False to skip a pass. Passes inside passes are seen too.
     """
 
     def enter_pass_ctx(self) -> None:
@@ -87,6 +94,9 @@ class PassInstrument:
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         """Run after a pass, with the module it returned."""
+
+    def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
+        """Run when a pass raised, with the module it was given; TVM tells nobody."""
 
 
 class PassContext:
@@ -141,6 +151,21 @@ class PassContext:
             return False
         return info.name in self.required_pass or info.opt_level <= self.opt_level
 
+    @staticmethod
+    def list_configs() -> dict[str, dict[str, str]]:
+        """Return the options that passes read, with the type of each."""
+        import_module("relaxlab.relax.transform")
+        kinds = {name: _CONFIG_OPTIONS.get(name) for name in _CONFIG_OPTIONS.names()}
+        return {name: {"type": kind.__name__} for name, kind in sorted(kinds.items())}
+
+    def override_instruments(self, instruments: Iterable[PassInstrument] | None) -> None:
+        """Leave the instruments there are, and enter others in their place."""
+        for instrument in self.instruments:
+            instrument.exit_pass_ctx()
+        self.instruments = list(instruments or ())
+        for instrument in self.instruments:
+            instrument.enter_pass_ctx()
+
     def __enter__(self) -> Self:
         _CONTEXTS.set((*_CONTEXTS.get(), self))
         for instrument in self.instruments:
@@ -187,9 +212,16 @@ class Pass:
             return mod
         for instrument in ctx.instruments:
             instrument.run_before_pass(mod, info)
-        result = self.run(mod, ctx)
-        if not isinstance(result, IRModule):
-            raise TypeError(f"pass {info.name} returned {type(result).__name__}, not an IRModule")
+        try:
+            result = self.run(mod, ctx)
+            if not isinstance(result, IRModule):
+                raise TypeError(
+                    f"pass {info.name} returned {type(result).__name__}, not an IRModule"
+                )
+        except BaseException as error:
+            for instrument in ctx.instruments:
+                instrument.pass_failed(mod, info, error)
+            raise
         for instrument in ctx.instruments:
             instrument.run_after_pass(result, info)
         return result

@@ -3,7 +3,7 @@
 The road of a value: the machine tells an observer about events; a :class:`Recorder` keeps them;
 its :class:`Timeline` folds them to the state at any step; a :class:`DebugSession` moves a cursor
 over it; ``print(session)`` shows the state, and :func:`compact_trace` sends all of it to a view at
-once. There is no TVM counterpart.
+once. What the compiler did is recorded by a :class:`PassRecorder`. There is no TVM counterpart.
 
 Examples
 --------
@@ -11,6 +11,7 @@ Examples
 Recorder(0 steps)
 """
 
+from relaxlab.relax.pass_recorder import PassRecorder
 from relaxlab.trace.breakpoints import Breakpoint, Watch
 from relaxlab.trace.compact import compact_trace, line_text, state_at
 from relaxlab.trace.condition import Expression, ExpressionError
@@ -26,6 +27,7 @@ __all__ = [
     "Expression",
     "ExpressionError",
     "Frame",
+    "PassRecorder",
     "Recorder",
     "ReplayError",
     "StorageUse",
