@@ -1,6 +1,8 @@
 """Values in the recorded JSON files, and the host functions that recorded programs call."""
 
+import functools
 import json
+import re
 from functools import cache
 from typing import Any
 
@@ -113,7 +115,48 @@ def with_golden(executable: VMExecutable) -> VMExecutable:
 def machine(name: str) -> VirtualMachine:
     """Return a fresh machine for a recorded executable."""
     data = golden_vm.executable_bytes(name)
-    return VirtualMachine(with_golden(VMExecutable.load_from_bytes(data, verify=False)), cpu())
+    executable = with_golden(VMExecutable.load_from_bytes(data, verify=False))
+    executable.import_module(RecordedKernels(golden_vm.case(name)["kernels"]))
+    return VirtualMachine(executable, cpu())
+
+
+class RecordedKernels:
+    """The generated kernels of a recorded program, made from the words that describe them."""
+
+    kind = "recorded kernels"
+
+    def __init__(self, words: dict[str, str]) -> None:
+        self.imports: list[Any] = []
+        self.words = words
+
+    def get_function(self, name: str) -> Any:
+        """Return the kernel called ``name``, or None."""
+        words = self.words.get(name)
+        if words is None:
+            return None
+        if name == "shape_func":
+            slots = re.findall(r"H\[(\d+)\] = H\[(\d+)\]\*(\d+)", words)
+            return functools.partial(_shape_func, [tuple(map(int, one)) for one in slots])
+        return _KERNELS[name]
+
+
+def _shape_func(slots: list[tuple[int, ...]], heap: Tensor) -> None:
+    for target, source, factor in slots:
+        heap.array[target] = heap.array[source] * factor
+
+
+def _write(out: Tensor, values: Any) -> None:
+    out.array[...] = values
+
+
+_KERNELS = {
+    "add": lambda a, b, out: _write(out, a.array + b.array),
+    "equal": lambda a, b, out: _write(out, a.array == b.array),
+    "multiply": lambda a, b, out: _write(out, a.array * b.array),
+    "reshape1": lambda a, out: _write(out, a.array.reshape(out.shape)),
+    "squeeze": lambda a, out: _write(out, a.array.reshape(())),
+    "subtract": lambda a, b, out: _write(out, a.array - b.array),
+}
 
 
 def _fill(dst: Tensor, value: Any) -> None:

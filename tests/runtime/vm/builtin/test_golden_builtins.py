@@ -43,6 +43,8 @@ def test_recorded_call(call):
         with pytest.raises(Exception, match=r"\w") as raised:
             function(*args)
         assert type(raised.value).__name__ == call["error"]["type"]
+        message = str(raised.value).lower()
+        assert [word for word in call["error"]["has"] if word.lower() not in message] == []
     else:
         assert close(encode(function(*args)), call["result"])
     after = call.get("args_after", call["args"])
