@@ -42,7 +42,7 @@ def module_global_infos(infos: Mapping[str, Any]) -> None:
     """Set what the module knows besides its functions; a statement of its class."""
 
 
-def vdevice(target: Any = None, vdevice_id: int = 0, memory_scope: str = "global") -> VDevice:
+def vdevice(target: Any = None, vdevice_id: Any = 0, memory_scope: Any = "global") -> VDevice:
     """Return a virtual device.
 
     Parameters
@@ -50,6 +50,11 @@ def vdevice(target: Any = None, vdevice_id: int = 0, memory_scope: str = "global
     target
         A kind such as ``"llvm"``, a dictionary of a target's fields, or a target.
     """
+    if not isinstance(vdevice_id, int) or not isinstance(memory_scope, str):
+        raise TypeError(
+            "I.vdevice expects a target, a number and the name of a memory scope, got "
+            f"{vdevice_id!r} and {memory_scope!r}"
+        )
     return VDevice(Target(target), vdevice_id, memory_scope)
 
 

@@ -102,5 +102,19 @@ def _name(call: Call) -> str:
 
 
 def call_op(op: Op, *args: Expr, **attrs: Any) -> Call:
-    """Build a call; attributes in declaration order."""
+    """Build a call; attributes in declaration order.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no expression.
+    """
+    given: tuple[object, ...] = args
+    for position, arg in enumerate(given):
+        if not isinstance(arg, Expr):
+            name = op.arguments[position] if position < len(op.arguments) else str(position)
+            raise TypeError(
+                f"{op.name} expects an expression as argument {name}, got {type(arg).__name__}: "
+                f"{arg!r}; numbers become expressions by relax.const or relax.prim_value"
+            )
     return Call(op, args, Attrs(attrs) if attrs else None)

@@ -14,6 +14,7 @@ from relaxlab.ir.module import BaseFunc, IRModule
 from relaxlab.relax.analysis import well_formed
 from relaxlab.relax.call_type import prim_func_type
 from relaxlab.relax.expr import ExternFunc, Function
+from relaxlab.script.parser.attributes import attributes
 from relaxlab.script.parser.decorator import (
     Decorated,
     FunctionDecorator,
@@ -75,7 +76,10 @@ def parse_text(
                     _import(node, scope, languages)
                 case ast.Assign(targets=[ast.Name() as target]):
                     if target.id != "metadata":
-                        scope.define(target.id, evaluator(node.value))
+                        value = evaluator(node.value)
+                        if isinstance(value, TypeVar) and not isinstance(value.__name__, str):
+                            raise source.error(node.value, "the name of a TypeVar is a string")
+                        scope.define(target.id, value)
                 case ast.FunctionDef() if _is_macro(node, source, scope):
                     pass
                 case ast.ClassDef() | ast.FunctionDef():
@@ -171,9 +175,10 @@ def _single(
 ) -> BaseFunc:
     evaluator = Evaluator(source, scope, trusted)
     decorator, options = decorator_of(evaluator, node, "R.function", "T.prim_func")
-    if decorator.name == "T.prim_func":
-        return KernelParser(source, scope, trusted).function(node, options)
-    func = RelaxParser(source, scope, trusted, _no_devices).function(node, options)
+    with evaluator.refusing(node):
+        if decorator.name == "T.prim_func":
+            return KernelParser(source, scope, trusted).function(node, options)
+        func = RelaxParser(source, scope, trusted, _no_devices).function(node, options)
     if check_well_formed and options.get("check_well_formed", True):
         _check(func, node, source)
     return func
@@ -236,11 +241,13 @@ def _module(
                     made[name] = extern
                     names.functions[name] = GlobalVar(name, ty=extern.ty)
                 case ast.Expr(value=ast.Call(func=ast.Attribute(attr="module_attrs")) as call):
-                    attrs.update(evaluator(call.args[0]))
+                    with evaluator.refusing(call):
+                        attrs.update(attributes(evaluator(call.args[0])))
                 case ast.Expr(
                     value=ast.Call(func=ast.Attribute(attr="module_global_infos")) as call
                 ):
-                    infos.update(evaluator(call.args[0]))
+                    with evaluator.refusing(call):
+                        infos.update(_global_infos(evaluator(call.args[0])))
                 case ast.Expr(value=ast.Constant()) | ast.Pass():
                     pass
                 case _:
@@ -250,27 +257,40 @@ def _module(
         reader = RelaxParser(source, scope, trusted, devices)
         for function, decorator, own in functions:
             if decorator.name == "R.function":
-                ty = signature_type(reader, function, own)
+                with evaluator.refusing(function):
+                    ty = signature_type(reader, function, own)
                 names.functions[function.name].set_ty(ty)
         # kernels first: a Relax function may call any of them
         for function, decorator, own in functions:
             if decorator.name == "T.prim_func":
-                kernel = KernelParser(source, scope, trusted).function(function, own)
+                with evaluator.refusing(function):
+                    kernel = KernelParser(source, scope, trusted).function(function, own)
                 made[function.name] = kernel
                 names.functions[function.name].set_ty(prim_func_type(kernel))
         for function, decorator, own in functions:
             if decorator.name == "R.function":
-                func = RelaxParser(source, scope, trusted, devices).function(function, own)
+                with evaluator.refusing(function):
+                    func = RelaxParser(source, scope, trusted, devices).function(function, own)
                 made[function.name] = func
                 if func.ty is not None:
                     names.functions[function.name].set_ty(func.ty)
-    mod = IRModule({gvar: made[name] for name, gvar in names.functions.items()}, attrs, infos)
+    with evaluator.refusing(node):
+        mod = IRModule({gvar: made[name] for name, gvar in names.functions.items()}, attrs, infos)
     for function, decorator, _ in functions:
         if decorator.name == "T.prim_func":
             names.functions[function.name].set_ty(prim_func_type(mod[function.name]))
     if options.get("check_well_formed", True):
         _check(mod, node, source)
     return mod
+
+
+def _global_infos(value: Any) -> dict[str, list[GlobalInfo]]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"expected lists of infos by name, got {type(value).__name__}")
+    for infos in value.values():
+        if not isinstance(infos, list | tuple) or not all(isinstance(i, GlobalInfo) for i in infos):
+            raise TypeError(f"expected a list such as [I.vdevice('llvm')], got {infos!r}")
+    return {str(name): list(infos) for name, infos in value.items()}
 
 
 def _device_finder(infos: Mapping[str, Sequence[GlobalInfo]]) -> Callable[[str], VDevice]:

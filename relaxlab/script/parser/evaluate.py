@@ -13,7 +13,8 @@ import ast
 import copy
 import difflib
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from inspect import Parameter, Signature
 from types import ModuleType
 from typing import Any, Final, TypeVar
@@ -120,6 +121,18 @@ class Evaluator:
     def error(self, node: ast.AST, message: str, advice: str = "") -> DiagnosticError:
         """Return an error at a place; ``advice`` says what to do about it."""
         return self.source.error(node, message, advice)
+
+    @contextmanager
+    def refusing(self, node: ast.AST) -> Iterator[None]:
+        """Show what the functions that build a program refuse at a place of the text."""
+        try:
+            yield
+        except DiagnosticError:
+            raise
+        except RecursionError:
+            raise self.error(node, "the program is nested too deeply") from None
+        except FAILURES as failure:
+            raise self.error(node, _message(failure)) from None
 
     def inside(self, text: str) -> "Evaluator":
         """Return an evaluator for an expression written as a string in this program."""

@@ -37,6 +37,7 @@ from relaxlab.relax.normalizer import is_leaf_or_tuple
 from relaxlab.relax.type_relations import BaseCheckResult, type_base_check
 from relaxlab.script import relax_parts as parts
 from relaxlab.script.annotation import Annotation, AnnotationFunction, to_annotation
+from relaxlab.script.parser.attributes import attributes
 from relaxlab.script.parser.decorator import FunctionDecorator, decorator_of
 from relaxlab.script.parser.evaluate import Evaluator, ModuleNames
 from relaxlab.script.parser.macro import Macro
@@ -118,7 +119,7 @@ class RelaxParser(Evaluator):
                 blocks, result, place = tuple(self.body.blocks), self.body.result, self.builder.span
                 body = self.builder.normalize(SeqExpr(blocks, result, span=place))
                 if is_global and not options.get("private"):
-                    self.attrs["global_symbol"] = node.name
+                    self.attrs.setdefault("global_symbol", node.name)
                 return Function(
                     params,
                     body,
@@ -178,7 +179,8 @@ class RelaxParser(Evaluator):
         for index, node in enumerate(nodes):
             self.body.statement = index
             self.builder.span = self.source.span(node)
-            self._statement(node)
+            with self.refusing(node):
+                self._statement(node)
 
     def _statement(self, node: ast.stmt) -> None:
         match node:
@@ -212,7 +214,7 @@ class RelaxParser(Evaluator):
             case None if self._is_macro(node.value):
                 pass
             case parts.FuncAttr():
-                self.attrs.update(_attributes(value.attrs))
+                self.attrs.update(attributes(value.attrs))
             case parts.Output():
                 raise self.error(node, "R.output stands last in a `with R.dataflow()` block")
             case str():  # a docstring
@@ -535,10 +537,26 @@ class RelaxParser(Evaluator):
         }
         types = kwargs.pop("ty_args", None) if not _takes_types(function) else None
         result = function(*args, **kwargs)
+        if isinstance(result, Call):
+            self._check_call(node, result)
         if types is not None and isinstance(result, Call):
             listed = (types,) if isinstance(types, Type) else tuple(types)
             result = replace(result, ty_args=listed)
         return result
+
+    def _check_call(self, node: ast.Call, call: Call) -> None:
+        """Refuse what no call consists of; a call with a written type is not inferred."""
+        for part in (call.op, *call.args):
+            if not isinstance(part, Expr):
+                raise self.error(
+                    node,
+                    f"expected an expression as argument, got {type(part).__name__}",
+                    "a number becomes an expression by R.const or R.prim_value",
+                )
+        for ty in call.ty_args:
+            if not isinstance(ty, Type):
+                raise self.error(node, f"expected a type, got {type(ty).__name__}")
+        attributes(call.attrs or {})
 
     def _is_macro(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Call) and isinstance(self(node.func), Macro)
@@ -683,13 +701,3 @@ def _holds_annotation(value: Any) -> bool:
 def _takes_types(function: Callable[..., Any]) -> bool:
     """Whether a function of ``R`` has its own use for ``ty_args``."""
     return "ty_args" in inspect.signature(function).parameters
-
-
-def _attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(key): _attribute(value) for key, value in attrs.items()}
-
-
-def _attribute(value: Any) -> Any:
-    if isinstance(value, Annotation):
-        raise TypeError("a type with symbolic variables is no attribute")
-    return tuple(map(_attribute, value)) if isinstance(value, list | tuple) else value

@@ -21,6 +21,7 @@ error: invalid syntax
 import ast
 import linecache
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -49,8 +50,11 @@ _GENERIC = re.compile(r"(?m)^([ \t]*def[ \t]+\w+[ \t]*)(\[[^\]\n]*\])")
 
 @lru_cache(maxsize=4)
 def _tree(text: str) -> ast.Module:
-    # every decorator of a file asks for the tree of the whole file
-    return ast.parse(text)
+    # every decorator of a file asks for the tree of the whole file; what Python warns about
+    # (``1if``) is of no concern in a program that Python does not run
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        return ast.parse(text)
 
 
 @dataclass(slots=True)
@@ -127,7 +131,7 @@ class Source:
             end = error.end_offset if error.end_lineno == error.lineno else None
             raise self._error(error.msg, line, column, max(end or 0, column + 1)) from None
         except (RecursionError, MemoryError, ValueError) as error:
-            raise DiagnosticError(f"error: {self.name} cannot be parsed: {error}") from None
+            raise self._error(f"the text cannot be parsed: {error}", 1, 1, 2) from None
 
     def _strip(self, match: re.Match[str]) -> str:
         """Blank out ``[n]`` behind a function's name, which Python reads from 3.12 on only."""

@@ -23,6 +23,7 @@ from relaxlab.ir.type import PointerType, PrimType, TupleType, Type
 from relaxlab.runtime.dtype import DataType
 from relaxlab.script import kernel_parts as parts
 from relaxlab.script.annotation import BufferAnnotation, to_annotation
+from relaxlab.script.parser.attributes import attributes
 from relaxlab.script.parser.evaluate import Evaluator
 from relaxlab.script.parser.macro import Macro
 from relaxlab.script.parser.regions import access_regions
@@ -153,11 +154,12 @@ class KernelParser(Evaluator):
         """Parse statements in order; an open-ended ``T.attr`` encloses those after it."""
         result: list[Stmt] = []
         for index, node in enumerate(nodes):
-            opened = self._opened(node)
-            if opened is not None:
-                rest = self._sequence(self.statements(nodes[index + 1 :]), node)
-                return [*result, self._enclose(opened, rest, node)]
-            result.extend(self._statement(node))
+            with self.refusing(node):
+                opened = self._opened(node)
+                if opened is not None:
+                    rest = self._sequence(self.statements(nodes[index + 1 :]), node)
+                    return [*result, self._enclose(opened, rest, node)]
+                result.extend(self._statement(node))
         return result
 
     def _sequence(self, statements: list[Stmt], node: ast.AST) -> Stmt:
@@ -249,7 +251,7 @@ class KernelParser(Evaluator):
         span = self.source.span(node)
         match value:
             case parts.FuncAttr():
-                self.attrs.update(_frozen(value.attrs))
+                self.attrs.update(attributes(value.attrs))
             case parts.Where():
                 self.blocks[-1].predicate = value.predicate
             case parts.Reads():
@@ -257,7 +259,7 @@ class KernelParser(Evaluator):
             case parts.Writes():
                 self.blocks[-1].writes = self._regions(value.regions, node)
             case parts.BlockAttr():
-                self.blocks[-1].attrs.update(_frozen(value.attrs))
+                self.blocks[-1].attrs.update(attributes(value.attrs))
             case parts.Eval():
                 return [Evaluate(self._to_scalar(value.value, node), span=span)]
             case parts.Store():
@@ -452,7 +454,12 @@ class KernelParser(Evaluator):
 
     def _index_value(self, node: ast.AST, index: Any) -> Expr:
         if not isinstance(index, slice):
-            return self._to_scalar(index, node)
+            value = self._to_scalar(index, node)
+            if not isinstance(value.ty, PrimType) or not (
+                value.dtype.is_int or value.dtype.is_uint
+            ):
+                raise self.error(node, f"an index is an integer, got type {value.ty}")
+            return value
         start = prim_ops.as_operand(0 if index.start is None else index.start)
         extent = prim_ops.subtract(index.stop, start)
         if index.step is not None or not isinstance(extent, IntImm):
@@ -507,7 +514,7 @@ class KernelParser(Evaluator):
                 index = Var("", low.ty)
                 domain = Range(low, extent)
                 binding = IterVar(domain, index, IterVarType.THREAD_INDEX, part.thread)
-            annotations = _frozen(part.annotations)
+            annotations = attributes(part.annotations)
             body = For(var, low, extent, part.kind, body, binding, annotations, span=span)
         return body
 
@@ -551,6 +558,8 @@ class KernelParser(Evaluator):
                 raise self.error(item.context_expr, "expected T.sblock, T.init or T.attr")
 
     def _sblock(self, node: ast.With, part: parts.Sblock) -> Stmt:
+        if not isinstance(part.name, str):
+            raise self.error(node, f"the name of a block is a string, got {part.name!r}")
         block = _Block(part.name)
         self.blocks.append(block)
         with self.scope.frame():
@@ -777,15 +786,6 @@ def _is_declaration(node: ast.stmt) -> bool:
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
         return isinstance(node, ast.Assign) and isinstance(value, ast.Tuple)
     return value.func.attr in ("func_attr", "match_buffer") or not (value.args or value.keywords)
-
-
-def _frozen(value: Any) -> Any:
-    """Return an attribute's value with tuples for lists, as attributes hold it."""
-    if isinstance(value, list | tuple):
-        return tuple(_frozen(item) for item in value)
-    if isinstance(value, Mapping):
-        return {str(key): _frozen(item) for key, item in value.items()}
-    return value
 
 
 def _attr_node(owner: Any) -> Any:
