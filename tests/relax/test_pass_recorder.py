@@ -144,7 +144,9 @@ def test_modules_and_texts_on_demand():
     assert recorder.index("KillAfterLastUse") in recorder.search("KILL_storage")
     assert recorder.search("dispatchsort") == (recorder.index("DispatchSortScan"),)
     assert recorder.search("no such text") == ()
-    with pytest.raises(ValueError, match="no pass called 'Nothing' was recorded; there are: _pipe"):
+    with pytest.raises(
+        ValueError, match="no pass called 'Nothing' was recorded; there are: LambdaLift, _pipe"
+    ):
         recorder.index("Nothing")
 
 
