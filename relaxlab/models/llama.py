@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from relaxlab import relax
 from relaxlab.ir import Expr, IRModule, TupleType, Var
 from relaxlab.models.config import LlamaConfig
+from relaxlab.models.layers import Layers
 from relaxlab.models.weights import parameter_shapes
 from relaxlab.relax import op
 
@@ -88,7 +89,7 @@ def _emit_function(builder: relax.BlockBuilder, config: LlamaConfig, name: str) 
         builder.emit_func_output(result)
 
 
-class _Network:
+class _Network(Layers):
     """The layers, emitted in order into the builder's current dataflow block."""
 
     def __init__(
@@ -100,11 +101,8 @@ class _Network:
         params: Var,
         positions: Var,
     ) -> None:
-        self.emit = builder.emit
-        self.config = config
+        super().__init__(builder, config, params, parameter_names(config))
         self.past, self.new = past, new
-        self.params = params
-        self.index = {name: i for i, name in enumerate(parameter_names(config))}
         self.cos, self.sin = (
             self.emit(
                 op.reshape(
@@ -114,10 +112,6 @@ class _Network:
             )
             for table in ("rope_cos", "rope_sin")
         )
-
-    def param(self, name: str) -> Var:
-        """Fetch a parameter from the tuple, under its own name."""
-        return self.emit(relax.TupleGetItem(self.params, self.index[name]), name.replace(".", "_"))
 
     def forward(self, tokens: Var, caches: Var, mask: Var | None) -> tuple[Expr, tuple[Expr, ...]]:
         """Emit the whole network; return the logits and the updated caches."""
@@ -133,10 +127,6 @@ class _Network:
         if mask is not None:  # only the last token's logits are wanted
             x = self.emit(op.strided_slice(x, [0], [self.new - 1], [self.new]), "last")
         return self.emit(op.matmul(self.norm("norm", x), self.param("head")), "logits"), (*updated,)
-
-    def norm(self, name: str, x: Expr) -> Var:
-        """Emit an RMS norm."""
-        return self.emit(op.nn.rms_norm(x, self.param(name), axes=[-1], epsilon=self.config.eps))
 
     def rotate(self, rows: Expr) -> Var:
         """Emit the rotation of ``rows`` ``(n, heads, D)`` by their positions."""
@@ -184,12 +174,3 @@ class _Network:
         out = self.emit(op.reshape(out, (n, h * d)))
         out = self.emit(op.matmul(out, self.param(f"layers.{layer}.out")), "attended")
         return out, keys, values
-
-    def feed_forward(self, layer: int, x: Expr) -> Var:
-        """Emit one gated feed-forward layer."""
-        x = self.norm(f"layers.{layer}.mlp_norm", x)
-        both = self.emit(op.matmul(x, self.param(f"layers.{layer}.gate_up")), "gate_up")
-        halves = self.emit(op.split(both, 2, axis=1))
-        gate = self.emit(op.nn.silu(self.emit(relax.TupleGetItem(halves, 0))))
-        gated = self.emit(op.multiply(gate, self.emit(relax.TupleGetItem(halves, 1))))
-        return self.emit(op.matmul(gated, self.param(f"layers.{layer}.down")), "fed")
