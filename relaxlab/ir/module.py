@@ -9,7 +9,7 @@ Examples
 {}
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +103,9 @@ class IRModule:
     def add(self, gvar: GlobalVar, func: BaseFunc) -> None:
         """Add a function under a new global variable.
 
+        A variable without a type takes over that of the function. One that has a type keeps it, as
+        in TVM: other modules may hold it. A function of another type needs another variable.
+
         Raises
         ------
         ValueError
@@ -115,7 +118,8 @@ class IRModule:
         if len(self.functions) >= _MOVES_FROM:
             self.functions.pop(gvar, None)
         self.functions[gvar] = func
-        if func.ty is not None:
+        # a variable may belong to other modules too: what it says of their functions stays
+        if gvar.ty is None and func.ty is not None:
             gvar.set_ty(func.ty)
 
     def update_func(self, gvar: GlobalVar, func: BaseFunc) -> None:
@@ -130,6 +134,20 @@ class IRModule:
         """Drop a function; KeyError if it is not in the module."""
         del self.functions[gvar]
         del self._by_name[gvar.name_hint]
+
+    def update_global_info(self, name: str, global_infos: Iterable[GlobalInfo]) -> None:
+        """Set the global infos of one kind, such as ``"vdevice"``, in place of those before.
+
+        Raises
+        ------
+        TypeError
+            If one is no :class:`GlobalInfo`.
+        """
+        infos = tuple(global_infos)
+        for info in infos:
+            if not isinstance(info, GlobalInfo):
+                raise TypeError(f"expected a GlobalInfo, got {type(info).__name__}")
+        self.global_infos[name] = infos
 
     def __getitem__(self, key: str | GlobalVar) -> Any:
         return self.functions[self.get_global_var(key) if isinstance(key, str) else key]
