@@ -15,6 +15,7 @@ from functools import partial
 from relaxlab.runtime.kv.attention import decode, moves, reference, split_rotary, vectorised
 from relaxlab.runtime.kv.attention.families import FAMILIES, Family, default_family, pick
 from relaxlab.runtime.kv.attention.spec import KINDS, Kernel, KernelSpec, Kind
+from relaxlab.runtime.kv.attention.tables import kernel_arguments, mla_kernel_arguments
 
 __all__ = [
     "FAMILIES",
@@ -24,6 +25,8 @@ __all__ = [
     "KernelSpec",
     "Kind",
     "default_family",
+    "kernel_arguments",
+    "mla_kernel_arguments",
     "pick",
 ]
 

@@ -6,7 +6,8 @@ are joined by segment reductions. Nothing loops over sequences. Counterpart: TVM
 
 Examples
 --------
->>> from relaxlab.runtime.kv.attention.spec import KernelSpec
+>>> from relaxlab.runtime.kv.attention.scratch import Scratch
+from relaxlab.runtime.kv.attention.spec import KernelSpec
 >>> kernel = PagedDecode(KernelSpec(num_qo_heads=1, num_kv_heads=1, qk_head_dim=2, page_size=4))
 >>> pages = np.ones((1, 2, 1, 4, 2), "float32")
 >>> index = lambda *x: np.array(x, "int32")
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from relaxlab.runtime.kv.attention.dense import LOG2_E, START
 from relaxlab.runtime.kv.attention.page_table import PageTable
 from relaxlab.runtime.kv.attention.plans import RecentPlans
+from relaxlab.runtime.kv.attention.scratch import Scratch
 from relaxlab.runtime.kv.attention.spec import KernelSpec, array
 from relaxlab.runtime.kv.attention.vectorised import turning
 
@@ -33,8 +35,8 @@ __all__ = ["DecodePlan", "PagedDecode"]
 
 Array = NDArray[Any]
 
-_PAGES: Final = 4096
-"""Pages that are gathered at a time."""
+_GATHERED: Final = 1 << 20
+"""Bytes that are gathered at a time, unless one sequence needs more: they stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,11 @@ class PagedDecode:
     def __init__(self, spec: KernelSpec) -> None:
         self.spec = spec
         self._plans = RecentPlans()
+        self._scratch = Scratch()
 
-    def plan(self, indptr: Array, values: Array, info: Array, page_size: int) -> DecodePlan:
+    def plan(
+        self, indptr: Array, values: Array, info: Array, page_size: int, page_bytes: int
+    ) -> DecodePlan:
         """Return the plan of a round; arrays as in the kernel's arguments."""
 
         def make() -> DecodePlan:
@@ -106,14 +111,14 @@ class PagedDecode:
                     continue
                 if room < len(chunk.pages):
                     groups.append([])
-                    room = max(_PAGES, len(chunk.pages))
+                    room = max(_GATHERED // page_bytes, len(chunk.pages))
                 groups[-1].append(number)
                 room -= len(chunk.pages)
             empty = [number for number, chunk in enumerate(table.chunks) if not chunk.count]
             parts = tuple(_part(table, numbers, page_size) for numbers in groups)
             return DecodePlan(parts, np.array(empty, np.intp))
 
-        plan: DecodePlan = self._plans.get(make, (indptr, values, info), (page_size,))
+        plan: DecodePlan = self._plans.get(make, (indptr, values, info), (page_size, page_bytes))
         return plan
 
     def __call__(
@@ -135,7 +140,7 @@ class PagedDecode:
         """Run with the arguments of TVM's kernel."""
         q, pages, output, lse = map(array, (q, pages, output, lse))
         tables = array(page_indptr), array(page_values), array(length_info)
-        plan = self.plan(*tables, pages.shape[3])
+        plan = self.plan(*tables, pages.shape[3], max(pages[0].nbytes, 1))
         heads = pages.shape[2]
         turner = turning(self.spec, q.dtype, rotary_mode, rope_scale, rope_theta)
         queries = q if turner is None else turner.at(q, array(q_rope_position))
@@ -144,17 +149,20 @@ class PagedDecode:
         if len(plan.without_keys):
             output[plan.without_keys], lse[plan.without_keys] = 0, START
         for part in plan.parts:
-            k, v = pages[part.pages, 0], pages[part.pages, 1]
+            gathered = self._scratch.take((len(part.pages), *pages.shape[1:]), pages.dtype)
+            np.take(pages, part.pages, axis=0, out=gathered, mode="clip")
+            k, v = gathered[:, 0], gathered[:, 1]
             # what lies in unused rows may be anything, and zero times infinity is not zero
             page, row = part.unused
-            k[page, :, row] = 0
-            v[page, :, row] = 0
+            if len(page):
+                gathered[page, :, :, row] = 0
             if turner is not None:
                 first = array(k_rope_pos_offset)[part.chunks][part.owner]
                 cos, sin = turner.angles(first[:, None] + np.maximum(part.keys, 0))
                 k = turner.turn(k, cos[:, None], sin[:, None])
             k, v = k.astype(np.float32, copy=False), v.astype(np.float32, copy=False)
             out, part_lse = self._attend(part, scaled[part.chunks], k, v)
+            self._scratch.give(gathered)
             if len(part.chunks) == len(q):
                 output[...] = out.reshape(q.shape)
                 lse[...] = part_lse.reshape(lse.shape)
@@ -165,21 +173,25 @@ class PagedDecode:
     def _attend(self, part: _Part, q: Array, k: Array, v: Array) -> tuple[Array, Array]:
         """Return output ``[chunks, heads, group, dim]`` and LSE ``[chunks, heads, group]``."""
         page, row = part.unused
+        # reductions go over pages first: that is elementwise over long rows, hence much faster
         single = len(part.chunks) == 1
-        per_page = q if single else q[part.owner]
-        scores = np.matmul(per_page, k.transpose(0, 1, 3, 2))
-        scores[page, :, :, row] = -np.inf
-        top = scores.max(axis=3)
-        top = top.max(axis=0)[None] if single else np.maximum.reduceat(top, part.starts, axis=0)
-        np.maximum(top, START, out=top)
-        scores -= top[..., None] if single else top[part.owner][..., None]
-        weights = np.exp2(scores, out=scores)
-        total, out = weights.sum(axis=3), np.matmul(weights, v)
+        scores = np.matmul(q if single else q[part.owner], k.transpose(0, 1, 3, 2))
+        if len(page):
+            scores[page, :, :, row] = -np.inf
         if single:
-            total, out = total.sum(axis=0)[None], out.sum(axis=0)[None]
+            top = scores.max(axis=0, keepdims=True).max(axis=3)
         else:
-            total = np.add.reduceat(total, part.starts, axis=0)
-            out = np.add.reduceat(out, part.starts, axis=0)
+            top = np.maximum.reduceat(scores, part.starts, axis=0).max(axis=3)
+        np.maximum(top, START, out=top)
+        scores -= (top if single else top[part.owner])[..., None]
+        weights = np.exp2(scores, out=scores)
+        products = np.matmul(weights, v)
+        if single:
+            total, out = weights.sum(axis=0, keepdims=True), products.sum(axis=0, keepdims=True)
+        else:
+            total = np.add.reduceat(weights, part.starts, axis=0)
+            out = np.add.reduceat(products, part.starts, axis=0)
+        total = total.sum(axis=3)
         total += np.exp2(START - top)
         out /= total[..., None]
         return out, top + np.log2(total)
