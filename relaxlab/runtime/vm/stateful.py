@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.runtime.container import Array
+from relaxlab.runtime.container import Array, ShapeTuple
 from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.tensor import Tensor, tensor
 from relaxlab.runtime.vm.builtin.table import shown
@@ -72,8 +72,8 @@ def as_tuples(value: Any) -> Any:
 
 
 def _input_value(value: Any) -> Any:
-    """Convert an argument of ``set_input`` and ``save_function`` as TVM's Python layer does."""
-    if isinstance(value, Tensor | Array | Closure | str | DataType):
+    """Convert an argument as TVM's Python layer does, but for shapes, which stay shapes."""
+    if isinstance(value, Tensor | Array | Closure | ShapeTuple | str | DataType):
         return value
     if isinstance(value, np.ndarray | np.float16):
         return tensor(value)

@@ -60,12 +60,13 @@ def read_if_cond(condition: Any, /) -> bool:
     TypeError
         If it is something else.
     InternalError
-        If the tensor is of another type, or has no elements.
+        If the tensor is of another type, has no elements, or has several bools: then nobody knows
+        which of them is meant.
 
     Notes
     -----
-    Source: TVM's ``vm.builtin.read_if_cond``. TVM crashes on None, and reads garbage from an
-    empty tensor.
+    Source: TVM's ``vm.builtin.read_if_cond``. TVM crashes on None, reads garbage from an empty
+    tensor, and takes the first of several bools.
     """
     if isinstance(condition, int):
         return condition != 0
@@ -81,6 +82,11 @@ def read_if_cond(condition: Any, /) -> bool:
         raise InternalError(f"{me}: expected an integer or bool tensor, got {shown(condition)}")
     if condition.size == 0:
         raise InternalError(f"{me}: expected at least one element, got {shown(condition)}")
+    if condition.size > 1 and dtype.code == DataTypeCode.BOOL:
+        raise InternalError(
+            f"{me}: the truth of several elements is ambiguous: expected a bool scalar as the "
+            f"condition of If, got {shown(condition)}; reduce it, or take one element"
+        )
     return bool(condition.array.flat[0])
 
 
