@@ -1,5 +1,7 @@
 """The engine on a paper model: continuous batching, order, cancellation, forks, speculation."""
 
+from functools import cache
+
 import pytest
 
 from relaxlab.serve.engine import Engine
@@ -9,10 +11,16 @@ from relaxlab.serve.scheduler import Limits
 from tests.serve.paper_model import PaperModel
 
 
-def alone(prompt, index=0, *, period=0, context=4096, **wishes):
+def alone(prompt, index=0, *, sampling=None, **wishes):
     """The answer to a request that has everything for itself."""
-    wishes.pop("n", None)
-    sampling = wishes.pop("sampling", Sampling()).reseeded(index)
+    for no_matter in ("n", "priority"):
+        wishes.pop(no_matter, None)
+    sampling = (sampling or Sampling()).reseeded(index)
+    return _alone(tuple(prompt), sampling, **wishes)
+
+
+@cache
+def _alone(prompt, sampling, *, period=0, context=4096, **wishes):
     model = PaperModel(total_pages=4096, period=period, chunk=4096, context=context)
     engine = Engine(model, prefix=None)
     request = engine.submit(prompt, sampling=sampling, **wishes)
