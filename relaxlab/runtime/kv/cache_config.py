@@ -16,12 +16,24 @@ Examples
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Final
 
 from relaxlab.errors import InternalError
 from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.kv.rope import RopeMode
 
 __all__ = ["AttnKind", "CacheConfig", "RopeMode"]
+
+_POSITIVE: Final = (
+    "reserved_num_seqs",
+    "prefill_chunk_size",
+    "page_size",
+    "num_qo_heads",
+    "num_kv_heads",
+    "qk_head_dim",
+    "v_head_dim",
+    "layer_sliding_window_size",
+)
 
 
 class AttnKind(IntEnum):
@@ -92,8 +104,7 @@ class CacheConfig:
             object.__setattr__(self, "v_head_dim", self.qk_head_dim)
         if not self.attn_kinds:
             object.__setattr__(self, "attn_kinds", (AttnKind.MHA,) * self.layer_end)
-        for name in ("reserved_num_seqs", "prefill_chunk_size", "page_size", "num_qo_heads",
-                     "num_kv_heads", "qk_head_dim", "v_head_dim", "layer_sliding_window_size"):  # fmt: skip
+        for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise InternalError(
                     f"paged cache: {name}: expected more than 0, got {getattr(self, name)}"
