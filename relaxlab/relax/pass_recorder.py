@@ -308,6 +308,10 @@ class PassRecorder(PassInstrument):
         """Return the module that a pass returned; None when it raised, or still runs."""
         return self._runs[index].after
 
+    def roots(self) -> tuple[int, ...]:
+        """Return the passes that no other pass ran."""
+        return tuple(index for index, run in enumerate(self._runs) if run.depth == 0)
+
     def children(self, index: int) -> tuple[int, ...]:
         """Return the passes that a pass ran directly."""
         depth, found = self._runs[index].depth, []

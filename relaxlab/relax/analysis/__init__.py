@@ -1,4 +1,11 @@
-"""What can be known of a Relax program. Counterpart: ``tvm.relax.analysis``."""
+"""What can be known of a Relax program. Counterpart: ``tvm.relax.analysis``.
+
+Finding the pass that breaks a program needs the whole compiler, which needs these analyses: it is
+loaded when first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from relaxlab.relax.analysis.bindings import (
     computable_at_compile_time,
@@ -30,10 +37,16 @@ from relaxlab.relax.type_variables import (
     tir_vars_in_type,
 )
 
+if TYPE_CHECKING:
+    from relaxlab.relax.analysis.pass_bisection import Bisection as Bisection
+    from relaxlab.relax.analysis.pass_bisection import bisect_passes as bisect_passes
+
 __all__ = [
     "BaseCheckResult",
+    "Bisection",
     "all_global_vars",
     "all_vars",
+    "bisect_passes",
     "bound_vars",
     "check_well_formed",
     "computable_at_compile_time",
@@ -58,3 +71,18 @@ __all__ = [
     "used_vars",
     "well_formed",
 ]
+
+_LATE = ("Bisection", "bisect_passes")
+
+
+def __getattr__(name: str) -> object:
+    """Load what stands above the analyses (PEP 562)."""
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module("relaxlab.relax.analysis.pass_bisection"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
