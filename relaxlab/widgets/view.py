@@ -10,6 +10,7 @@ Examples
 'View'
 """
 
+import html
 import os
 import secrets
 from pathlib import Path
@@ -19,7 +20,11 @@ import anywidget
 
 from relaxlab.widgets.html import standalone
 
-__all__ = ["STATIC", "View"]
+__all__ = ["EXPORT_VIEWS", "STATIC", "View"]
+
+EXPORT_VIEWS: Final = "RELAXLAB_EXPORT_VIEWS"
+"""Environment variable of a kernel whose notebook becomes a web page: ``FOLDER`` and a prefix for
+the names of the views' pages, with the path separator between them."""
 
 STATIC: Final = Path(__file__).parent / "static"
 
@@ -32,6 +37,7 @@ class View(anywidget.AnyWidget):
     """
 
     _exported: ClassVar[tuple[str, ...]] = ()
+    _frame_height: ClassVar[int] = 640
 
     @property
     def heading(self) -> str:
@@ -49,7 +55,22 @@ class View(anywidget.AnyWidget):
         if data is None:
             data = {}
         data["text/plain"] = repr(self)
+        if place := os.environ.get(EXPORT_VIEWS):
+            # a site has no kernel: there, the view is a page in a frame
+            data.clear()
+            data.update({"text/plain": repr(self), "text/html": self._as_frame(place)})
         return (data, bundle[1]) if isinstance(bundle, tuple) else data
+
+    def _as_frame(self, place: str) -> str:
+        """Write the view's page where :data:`EXPORT_VIEWS` says; return a frame that shows it."""
+        folder, _, prefix = place.rpartition(os.pathsep)
+        number = 1 + len(list(Path(folder).glob(f"{prefix}-*.html")))
+        path = self.to_html(Path(folder) / f"{prefix}-{number}.html")
+        title = html.escape(self.heading, quote=True)
+        return (
+            f'<iframe class="rl-frame-view" src="{path.parent.name}/{path.name}" '
+            f'height="{self._frame_height}" title="{title}"></iframe>'
+        )
 
     def to_html(self, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
         """Write the view as one self-contained file that works offline and without a kernel.

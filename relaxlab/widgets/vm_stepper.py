@@ -69,6 +69,7 @@ class VMStepper(View):
 
     _esm = bundle(STATIC / "vm_stepper.js")
     _css = stylesheet(STATIC / "view.css", STATIC / "vm_stepper.css")
+    _frame_height: ClassVar[int] = 580
     _exported: ClassVar[tuple[str, ...]] = ("trace", "position", "visits", "breakpoints", "halts")
 
     trace = traitlets.Dict().tag(sync=True)

@@ -66,7 +66,8 @@ class Complaints:
         if self.server is not None:
             local = parts.hostname == "127.0.0.1" and parts.port == self.server.port
         else:
-            local = self.file is not None and url == self.file.as_uri()
+            # a page of a site holds frames of the same folder
+            local = self.file is not None and url.startswith(f"{self.file.parent.as_uri()}/")
         if not local and parts.scheme not in {"about", "blob", "data"}:
             self.external.append(url)
 

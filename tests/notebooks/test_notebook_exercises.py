@@ -7,8 +7,10 @@ import nbclient
 import nbformat
 import pytest
 
+from relaxlab.cli.course.release import without_solutions
+from relaxlab.exercises import exercises
+
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
-SOLUTION = re.compile(r"^ *### BEGIN SOLUTION\n.*?^ *### END SOLUTION\n", re.DOTALL | re.MULTILINE)
 
 
 def exercise_cells(notebook):
@@ -27,17 +29,28 @@ def run(notebook):
 def test_the_exercises_fail_until_they_are_solved(path):
     notebook = nbformat.read(path, as_version=4)
     (number,) = exercise_cells(notebook)
-    cell = notebook.cells[number]
-    cell.source, count = SOLUTION.subn("", cell.source)
-    assert count == 1
+    cell, judge = notebook.cells[number : number + 2]
+    cell.source = without_solutions(cell.source)
+    assert "# YOUR CODE HERE" in cell.source
     compile(cell.source, path.name, "exec")  # what is left for the reader is a program
-    # the check is in the same cell, or in the next
-    following = [one for one in notebook.cells[number:] if one.cell_type == "code"][:2]
-    assert any("assert " in one.source for one in following)
+    name = re.search(r"check\(\"(\d\d\.q\d+)\", ", judge.source)[1]
+    assert name in exercises()
+    assert name.startswith(path.name[:2])
     with pytest.raises(nbclient.exceptions.CellExecutionError) as caught:
         run(notebook)
-    asked = {line for one in following for line in one.source.splitlines()}
-    assert any(line.strip() and line.strip() in str(caught.value) for line in asked)
+    assert f"{name} is not solved yet" in str(caught.value) or cell.source in str(caught.value)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_exercises_are_marked_for_nbgrader(path):
+    notebook = nbformat.read(path, as_version=4)
+    ids = []
+    for number in exercise_cells(notebook):
+        cell, judge = (one.metadata.nbgrader for one in notebook.cells[number : number + 2])
+        assert (cell.solution, cell.grade) == (True, False)
+        assert (judge.solution, judge.grade, judge.locked, judge.points) == (False, True, True, 1)
+        ids += [cell.grade_id, judge.grade_id]
+    assert len(set(ids)) == len(ids) > 0
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,0 +1,110 @@
+"""A wrong answer is explained without the right one; a right one passes."""
+
+import pytest
+
+from relaxlab import relax, runtime
+from relaxlab.exercises import WrongAnswer, check, exercises
+from relaxlab.script import from_source
+
+RESIDUAL = """
+@I.ir_module
+class Residual:
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        y = {0}
+        return y
+"""
+
+
+def residual(value, name="main"):
+    return from_source(RESIDUAL.format(value).replace("main", name))
+
+
+def machine(write, name="sum_to"):
+    ib = relax.ExecBuilder()
+    with ib.function(name, num_inputs=1, param_names=["n"]):
+        ib.emit_call("vm.builtin.copy", [ib.imm(0)], dst=1)
+        write(ib)
+    return relax.VirtualMachine(ib.get(), runtime.cpu())
+
+
+@pytest.fixture(autouse=True)
+def _adding():
+    runtime.register_global_func("demo.add", lambda a, b: a + b, override=True)
+
+
+def right(ib):
+    ib.emit_if(ib.r(0), 4)
+    ib.emit_call("demo.add", [ib.r(1), ib.r(0)], dst=1)
+    ib.emit_call("demo.add", [ib.r(0), ib.imm(-1)], dst=0)
+    ib.emit_goto(-3)
+    ib.emit_ret(ib.r(1))
+
+
+def too_early(ib):
+    ib.emit_ret(ib.r(1))
+
+
+def endless(ib):
+    ib.emit_goto(-1)
+    ib.emit_ret(ib.r(1))
+
+
+def failing(ib):
+    ib.emit_call("demo.add", [ib.r(0), ib.convert_constant("x")], dst=1)
+    ib.emit_ret(ib.r(1))
+
+
+def test_right_answers_pass(capsys):
+    assert check("00.q1", residual("R.add(x, R.nn.relu(R.matmul(x, w)))")) is True
+    assert check("01.q1", machine(right)) is True
+    assert capsys.readouterr().out == "00.q1 is right\n01.q1 is right\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "expected", "got"),
+    [
+        ("00.q1", lambda: None, "an IRModule", "None (NoneType)"),
+        ("00.q1", lambda: residual("x"), " at [", " there"),
+        ("00.q1", lambda: residual("R.matmul(x, w)"), " at [", " there"),
+        ("00.q1", lambda: residual("R.sum(x)"), "shape (2, 4)", "shape ()"),
+        ("00.q1", lambda: residual("R.nn.relu(x)", "other"), "a function main", "other"),
+        ("01.q1", lambda: 55, "a machine", "55 (int)"),
+        ("01.q1", lambda: machine(right, "sums"), "a function sum_to", "sums"),
+        ("01.q1", lambda: machine(too_early), "sum_to(1) = 1", "0 (int)"),
+        ("01.q1", lambda: machine(endless), "an end", "still running"),
+        ("01.q1", lambda: machine(failing), "an answer that can be run", "TypeError"),
+    ],
+)
+def test_wrong_answers_are_explained(name, answer, expected, got):
+    with pytest.raises(WrongAnswer) as caught:
+        check(name, answer())
+    assert isinstance(caught.value, AssertionError)
+    found = caught.value.found
+    assert expected in found.expected
+    assert got in found.got
+    assert found.where
+    lines = str(caught.value).splitlines()
+    assert lines[0] == f"{name} is not solved yet."
+    assert [line.partition(":")[0].strip() for line in lines[1:4]] == [
+        "expected",
+        "got",
+        "where to look",
+    ]
+
+
+def test_a_sum_that_is_looked_up_is_no_loop():
+    runtime.register_global_func("demo.sum_to", lambda n: n * (n + 1) // 2, override=True)
+
+    def direct(ib):
+        ib.emit_call("demo.sum_to", [ib.r(0)], dst=1)
+        ib.emit_ret(ib.r(1))
+
+    with pytest.raises(WrongAnswer, match="a loop"):
+        check("01.q1", machine(direct))
+
+
+def test_an_unknown_exercise_names_its_neighbours():
+    with pytest.raises(KeyError, match=r"00\.q1"):
+        check("00.q2", None)
+    assert exercises() == sorted(exercises())
