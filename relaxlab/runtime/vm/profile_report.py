@@ -52,7 +52,7 @@ class CallRow:
     seconds
         Time inside it, in all.
     bytes
-        Bytes of the tensors and storages that it was given and returned, in all.
+        Bytes of the tensors and storages that it was given and returned (also in a tuple), in all.
     """
 
     name: str

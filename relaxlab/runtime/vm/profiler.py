@@ -351,10 +351,14 @@ def _kinds(machine: "VirtualMachine") -> dict[str, str]:
 
 
 def _bytes_of(value: Any) -> int:
+    """Return the bytes of a tensor or a storage, or of those in a tuple; deeper ones do not count.
+
+    A tuple that grows by one level a step would cost the square of its depth.
+    """
     if type(value) is Tensor:
         return value.array.nbytes
     if type(value) is Storage:
         return value.nbytes
     if isinstance(value, list):
-        return sum(map(_bytes_of, value))
+        return sum(_bytes_of(item) for item in value if type(item) in (Tensor, Storage))
     return 0
