@@ -124,7 +124,7 @@ def page_ratio(plain: list[Chunk], merged: list[Chunk]) -> float:
     return pages(plain) / total if total else 0.0
 
 
-def prefix_sums(counts: Iterable[int]) -> array[int]:
+def prefix_sums(counts: Iterable[int]) -> "array[int]":
     """Return 0, c0, c0 + c1, ..."""
     sums, total = array("i", [0]), 0
     for count in counts:
@@ -133,7 +133,7 @@ def prefix_sums(counts: Iterable[int]) -> array[int]:
     return sums
 
 
-def _ints() -> array[int]:
+def _ints() -> "array[int]":
     return array("i")
 
 
@@ -153,13 +153,13 @@ class DepthTable:
         Position of the first key.
     """
 
-    qo_indptr: array[int]
-    page_indptr: array[int]
-    page_indices: array[int] = field(default_factory=_ints)
-    last_page_len: array[int] = field(default_factory=_ints)
-    offset: array[int] = field(default_factory=_ints)
-    sink: array[int] = field(default_factory=_ints)
-    k_rope_pos_offset: array[int] = field(default_factory=_ints)
+    qo_indptr: "array[int]"
+    page_indptr: "array[int]"
+    page_indices: "array[int]" = field(default_factory=_ints)
+    last_page_len: "array[int]" = field(default_factory=_ints)
+    offset: "array[int]" = field(default_factory=_ints)
+    sink: "array[int]" = field(default_factory=_ints)
+    k_rope_pos_offset: "array[int]" = field(default_factory=_ints)
 
     @staticmethod
     def of(chunks: list[Chunk]) -> "DepthTable":

@@ -202,7 +202,7 @@ class ForwardRound:
         if config.layer_sliding and not self.exact:
             self._put_window_mask(config.layer_sliding_window_size, appended)
 
-    def _positions(self) -> array[int]:
+    def _positions(self) -> "array[int]":
         positions = array("i")
         for entry in self.entries:
             if self.has_tree:
@@ -212,7 +212,7 @@ class ForwardRound:
                 positions.extend(range(entry.base, entry.base + entry.tokens))
         return positions
 
-    def _append_slots(self) -> array[int]:
+    def _append_slots(self) -> "array[int]":
         """Where each new token goes; -1 if the window left it behind already."""
         slots = array("i")
         for entry in self.entries:
@@ -301,7 +301,7 @@ class ForwardRound:
             self.arrays.put(f"tree_attn_mask.{depth}", flat, (len(flat) // 2, 2))
             self.arrays.put(f"tree_attn_mn_indptr.{depth}", prefix_sums(map(len, trees)))
 
-    def _put_window_mask(self, window: int, appended: array[int]) -> None:
+    def _put_window_mask(self, window: int, appended: "array[int]") -> None:
         """For a layer with a window: which new tokens see which new tokens."""
         if self.append_before or all(entry.tokens <= window for entry in self.entries):
             return
