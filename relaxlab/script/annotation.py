@@ -141,6 +141,8 @@ class TensorAnnotation(Annotation):
         device = self.vdevice
         if isinstance(device, str):
             device = context.vdevice(device)
+        if device is not None and not isinstance(device, VDevice):
+            raise TypeError(f"vdevice= is a device of the module or its name, got {device!r}")
         if self.shape is not None and self.ndim != -1:
             raise ValueError("Cannot both specify shape and ndim")
         return TensorType(_dims(self.shape, context), self.dtype, device, self.ndim)

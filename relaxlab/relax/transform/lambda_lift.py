@@ -12,7 +12,7 @@ Examples
 1
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -220,14 +220,14 @@ def _function(func: Function, params: tuple[Var, ...], body: Expr, ret_ty: Type)
 class _Callers(ExprMutator):
     """Adapts calls of functions that return closures since lifting."""
 
-    def __init__(self, mod: IRModule, changed: set[GlobalVar]) -> None:
+    def __init__(self, mod: IRModule, changed: Mapping[GlobalVar, GlobalVar]) -> None:
         super().__init__(mod)
         self.changed = changed
 
+    def visit_global_var_(self, op: GlobalVar) -> Expr:
+        return self.changed.get(op, op)
+
     def visit_call_(self, op: Call) -> Expr:
-        if op.op in self.changed:
-            args = self.visit_each(op.args)
-            return self.builder.normalize(Call(op.op, args, op.attrs, op.ty_args, span=op.span))
         through_closure = _call_closure(self, op)
         return super().visit_call_(op) if through_closure is None else through_closure
 
@@ -242,7 +242,7 @@ class LambdaLift(ModulePass):
         """Return the module without local functions."""
         result = mod.clone()
         taken = {gvar.name_hint for gvar in mod.functions}
-        closures: set[GlobalVar] = set()
+        closures: dict[GlobalVar, GlobalVar] = {}
         changed = False
         for gvar, func in mod.functions.items():
             if not isinstance(func, Function) or not _has_local_functions(func):
@@ -252,17 +252,17 @@ class LambdaLift(ModulePass):
             new = _function(func, func.params, body, func.ret_ty)
             for name, lifted in lifter.lifted:
                 result.add(name, lifted)
-            result.update_func(gvar, new)
-            if isinstance(new.ret_ty, AnyType) and isinstance(func.ret_ty, FuncType):
-                closures.add(gvar)
+            _update(result, gvar, func, new, closures)
             changed = True
         while closures:
             closures = self.adapt_callers(result, closures)
         return result if changed else mod
 
-    def adapt_callers(self, mod: IRModule, closures: set[GlobalVar]) -> set[GlobalVar]:
+    def adapt_callers(
+        self, mod: IRModule, closures: Mapping[GlobalVar, GlobalVar]
+    ) -> dict[GlobalVar, GlobalVar]:
         """Adapt callers in place; return those that return closures themselves now."""
-        more: set[GlobalVar] = set()
+        more: dict[GlobalVar, GlobalVar] = {}
         for gvar, func in list(mod.functions.items()):
             if not isinstance(func, Function):
                 continue
@@ -271,7 +271,26 @@ class LambdaLift(ModulePass):
             if body is func.body:
                 continue
             new = _function(func, func.params, body, func.ret_ty)
-            mod.update_func(gvar, new)
-            if isinstance(new.ret_ty, AnyType) and isinstance(func.ret_ty, FuncType):
-                more.add(gvar)
+            _update(mod, gvar, func, new, more)
         return more
+
+
+def _update(
+    mod: IRModule,
+    gvar: GlobalVar,
+    before: Function,
+    after: Function,
+    renamed: dict[GlobalVar, GlobalVar],
+) -> None:
+    """Replace a function; one that returns a closure now has another type, so another variable.
+
+    The module that the pass was given keeps the variable, and what it says of its functions.
+    """
+    if not isinstance(after.ret_ty, AnyType) or not isinstance(before.ret_ty, FuncType):
+        mod.update_func(gvar, after)
+        return
+    assert after.ty is not None
+    renamed[gvar] = GlobalVar(gvar.name_hint)
+    renamed[gvar].set_ty(after.ty)
+    mod.remove(gvar)
+    mod.add(renamed[gvar], after)
