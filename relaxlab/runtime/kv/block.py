@@ -190,11 +190,17 @@ class BlockTree:
             block = parent
 
     def allocate(self, block: Block, count: int) -> None:
-        """Take pages from the pool to the end of a block."""
-        pages = tuple(self.pool.take(block.index) for _ in range(count))
-        block.pages.extend(pages)
-        if self.observer is not None and pages:
-            self.observer(PagesAllocated(block.index, pages))
+        """Take pages from the pool to the end of a block.
+
+        If the pool runs dry the block keeps what it got, and the error is raised.
+        """
+        had = len(block.pages)
+        try:
+            for _ in range(count):
+                block.pages.append(self.pool.take(block.index))
+        finally:
+            if self.observer is not None and len(block.pages) > had:
+                self.observer(PagesAllocated(block.index, tuple(block.pages[had:])))
 
     def borrow(self, block: Block, count: int) -> None:
         """Add places without pages to the end of a block."""
@@ -205,12 +211,14 @@ class BlockTree:
     def fill_borrowed(self, block: Block) -> None:
         """Take a page for each place without one."""
         filled = []
-        for place, page in enumerate(block.pages):
-            if page == NO_PAGE:
-                block.pages[place] = self.pool.take(block.index)
-                filled.append(block.pages[place])
-        if self.observer is not None and filled:
-            self.observer(PlacesFilled(block.index, tuple(filled)))
+        try:
+            for place, page in enumerate(block.pages):
+                if page == NO_PAGE:
+                    block.pages[place] = self.pool.take(block.index)
+                    filled.append(block.pages[place])
+        finally:
+            if self.observer is not None and filled:
+                self.observer(PlacesFilled(block.index, tuple(filled)))
 
     def return_pages(self, block: Block, pages: "array[int]") -> None:
         """Take pages out of a block and push them on the free stack in the given order.
