@@ -14,6 +14,7 @@ from relaxlab.relax.analysis.bindings import (
     remove_all_unused,
     udchain,
 )
+from relaxlab.relax.analysis.memory_usage import estimate_memory_usage
 from relaxlab.relax.analysis.purity import contains_impure_call
 from relaxlab.relax.analysis.recursion import detect_recursion
 from relaxlab.relax.analysis.reshape_pattern import has_reshape_pattern
@@ -56,6 +57,7 @@ __all__ = [
     "derive_call_ret_type",
     "detect_recursion",
     "erase_to_well_defined",
+    "estimate_memory_usage",
     "free_symbolic_vars",
     "free_vars",
     "get_static_type",
