@@ -8,7 +8,7 @@ from relaxlab.ir import GlobalVar, IRModule, Var
 
 def _function_of(size):
     x = Var("x", relax.TensorType([size], "float32"))
-    return relax.Function([x], relax.SeqExpr((), x))
+    return relax.Function([x], relax.SeqExpr((), x), x.ty)
 
 
 def test_functions_are_found_by_name_and_by_variable():
