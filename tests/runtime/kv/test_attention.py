@@ -5,7 +5,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from relaxlab.runtime.kv.attention import FAMILIES, KINDS, Family, KernelSpec, pick
+from relaxlab.codegen.attention import is_available
+from relaxlab.runtime.kv.attention import FAMILIES, KINDS, Family, KernelSpec, default_family, pick
 from relaxlab.runtime.kv.exact import exact
 from relaxlab.runtime.kv.rope import Rope
 from tests.runtime.kv.dense_attention import (
@@ -370,6 +371,11 @@ def test_a_plan_follows_the_contents_of_reused_arrays(family, rng):
 def test_every_family_has_every_kind(family):
     for kind in KINDS:
         assert callable(pick(kind, KernelSpec(2, 1, 8), family))
+
+
+def test_the_llvm_family_is_there_with_llvmlite():
+    assert ("llvm" in FAMILIES) == is_available()
+    assert default_family() == ("llvm" if is_available() else "numpy")
 
 
 def test_a_missing_kernel_is_named():
