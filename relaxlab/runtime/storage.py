@@ -42,12 +42,15 @@ __all__ = [
     "Storage",
     "allocator_for",
     "clear_pools",
+    "layout",
 ]
 
 AllocatorKind = Literal["naive", "pooled"]
 
 PAGE_BYTES: Final = 4096
 _ALIGNMENT: Final = 64
+_BYTE: Final = np.dtype(np.uint8)
+_new_tensor: Final = Tensor.__new__
 
 
 class Block:
@@ -68,11 +71,9 @@ class Block:
 class _Lease(np.ndarray[Any, np.dtype[np.uint8]]):
     """The bytes of a block as long as anybody sees them; every view has it as its base."""
 
-    storage_block: Block | None
-    allocator: "Allocator | None"
-
-    def __array_finalize__(self, _: object) -> None:
-        self.storage_block = self.allocator = None
+    # of the class, so that views of a lease have none and give nothing back
+    storage_block: Block | None = None
+    allocator: "Allocator | None" = None
 
     def __del__(self) -> None:
         if self.allocator is not None and self.storage_block is not None:
@@ -93,7 +94,7 @@ class Storage:
     __slots__ = ("__weakref__", "_block", "_lease", "device", "nbytes")
 
     def __init__(self, block: Block, allocator: "Allocator") -> None:
-        lease = np.ndarray.__new__(_Lease, (block.nbytes,), np.uint8, block.memory)
+        lease = _Lease((block.nbytes,), _BYTE, block.memory)
         lease.storage_block, lease.allocator = block, allocator
         self._lease = lease
         self._block = block
@@ -108,7 +109,17 @@ class Storage:
         InternalError
             If it would reach outside the storage, or no tensor can have that dtype.
         """
-        full, element, needed = _layout(shape, dtype)
+        return self.cut(shape, dtype, byte_offset, layout(shape, dtype))
+
+    def cut(
+        self,
+        shape: ShapeTuple,
+        dtype: DataType,
+        byte_offset: int,
+        known_layout: tuple[tuple[int, ...], np.dtype[Any], int],
+    ) -> Tensor:
+        """Return what :meth:`tensor` does, given ``layout(shape, dtype)``."""
+        full, element, needed = known_layout
         if byte_offset < 0 or byte_offset + needed > self.nbytes:
             raise InternalError(
                 f"cannot allocate a tensor of shape {tuple(shape)} and dtype {str(dtype)!r} at "
@@ -116,7 +127,14 @@ class Storage:
                 f"storage is {self.nbytes}"
             )
         array: NDArray[Any] = np.ndarray(full, element, self._lease, byte_offset)
-        return Tensor(array, dtype, self.device, byte_offset)
+        # what Tensor(...) does, without asking the array for what is known
+        tensor = _new_tensor(Tensor)
+        tensor.array = array
+        tensor.dtype = dtype
+        tensor.shape = shape
+        tensor.device = self.device
+        tensor.byte_offset = byte_offset
+        return tensor
 
     def fill(self, byte: int) -> None:
         """Set every byte; makes the contents of fresh memory predictable."""
@@ -227,7 +245,7 @@ def _new_block(nbytes: int, device: Device) -> Block:
 
 
 @lru_cache(maxsize=4096)  # a decode step allocates the same few shapes again and again
-def _layout(shape: ShapeTuple, dtype: DataType) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+def layout(shape: ShapeTuple, dtype: DataType) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     """Return the array shape (lanes last), the element type and the bytes of a tensor."""
     bits, lanes = dtype.bits, dtype.lanes
     one_bit = (dtype.code, bits, lanes) == (DataTypeCode.UINT, 1, 1)

@@ -13,6 +13,7 @@ Examples
 Closure(add, binding the last 1 of 2 parameters)
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from relaxlab.runtime.describe import Describer, FunctionValue
@@ -47,13 +48,20 @@ class LinkedFunction:
         One linked instruction per instruction, then traps for jumps that lead nowhere.
     executable
         Where the function comes from; a closure may outlive its machine.
+    home
+        The linked program that it is part of.
+    compiled
+        The function as a Python function of a machine, calls left on the stack, and arguments;
+        None unless the program's machine runs in compiled mode.
     """
 
     __slots__ = (
         "base",
         "code",
+        "compiled",
         "entry",
         "executable",
+        "home",
         "length",
         "machine_slot",
         "name",
@@ -82,6 +90,8 @@ class LinkedFunction:
         self.entry = 0
         self.length = 0
         self.code: list[LinkedInstruction] = []
+        self.home: object = None
+        self.compiled: Callable[..., Any] | None = None
 
     def __repr__(self) -> str:
         return f"LinkedFunction({self.name}, {len(self.code)} instructions)"

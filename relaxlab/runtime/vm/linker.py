@@ -82,6 +82,8 @@ class Program:
         Its constant pool as register values.
     pool
         One value per entry of the function table: a closure or a host function.
+    kernels
+        Identities of the host functions that keep no argument when they have returned.
     functions
         The same by name; of two entries with one name the later wins. What only compiled
         functions call is not among them.
@@ -93,10 +95,12 @@ class Program:
         constants: list[Any],
         pool: list[Closure | PackedFunc],
         visible: int,
+        kernels: frozenset[int] = frozenset(),
     ) -> None:
         self.executable = executable
         self.constants = constants
         self.pool = pool
+        self.kernels = kernels
         self.functions: dict[str, Any] = {
             info.name: value
             for info, value in zip(executable.func_table[:visible], pool[:visible], strict=True)
@@ -122,21 +126,26 @@ def link(executable: VMExecutable, constants: Iterable[Any]) -> Program:
     visible, own_constants = len(executable.func_table), len(executable.constants)
     executable = with_instructions(executable)
     pool: list[Closure | PackedFunc] = []
+    kernels: set[int] = set()
     for info in executable.func_table:
         if info.kind == VMFuncKind.VM_FUNC:
             pool.append(Closure(_shell(info, executable)))
         elif info.kind == VMFuncKind.PACKED_FUNC:
-            pool.append(_require_host(executable, info.name))
+            found = _require_host(executable, info.name)
+            pool.append(found)
+            if _forgets_arguments(executable, info.name):
+                kernels.add(id(found))
         else:
             raise InternalError(
                 f"function {info.name!r} is of unknown kind {info.kind}: "
                 "expected 0 (packed), 1 (bytecode) or 2 (compiled)"
             )
     values = [*map(as_value, constants), *executable.constants[own_constants:]]
-    program = Program(executable, values, pool, visible)
+    program = Program(executable, values, pool, visible, frozenset(kernels))
     linker = _Linker(program)
     for info, value in zip(executable.func_table, pool, strict=True):
         if isinstance(value, Closure):
+            value.function.home = program
             linker.link_function(value.function, info)
     return program
 
@@ -144,10 +153,21 @@ def link(executable: VMExecutable, constants: Iterable[Any]) -> Program:
 def find_host(executable: VMExecutable, name: str) -> PackedFunc | None:
     """Return the host function ``name``: from the imports, else a global function."""
     for library in executable.imports:
-        found = find_in_library(library, name)
+        found: PackedFunc | None = find_in_library(library, name)
         if found is not None:
             return found
     return GLOBAL_FUNCTIONS.find(name)
+
+
+def _forgets_arguments(executable: VMExecutable, name: str) -> bool:
+    """Whether the first library that has ``name`` says that it keeps none of its arguments."""
+    for library in executable.imports:
+        if library.get_function(name) is not None:
+            forgets = getattr(library, "forgets_arguments", None)
+            return forgets is not None and bool(forgets(name))
+        if find_in_library(library, name) is not None:
+            return False
+    return False
 
 
 def _require_host(executable: VMExecutable, name: str) -> PackedFunc:
@@ -375,4 +395,6 @@ def _converting(function: PackedFunc, name: str) -> PackedFunc:
         result = function(*args)
         return result if type(result) in PLAIN_TYPES else as_value(result)
 
+    call.__name__ = name
+    vars(call)["__wrapped__"] = function
     return call

@@ -20,7 +20,7 @@ Examples
 """
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from relaxlab.errors import InternalError
 from relaxlab.runtime.container import Array
@@ -34,18 +34,24 @@ from relaxlab.runtime.vm.watch import Watch
 if TYPE_CHECKING:
     from relaxlab.runtime.vm.virtual_machine import VirtualMachine
 
-__all__ = ["new_frame", "run_loop", "unwind"]
+__all__ = ["MAX_NOTES", "location", "new_frame", "run_loop", "unwind"]
 
-_MAX_NOTES = 8
+MAX_NOTES: Final = 8
+"""How many frames an error names."""
 
 
 def run_loop(
-    machine: "VirtualMachine", frames: list[Frame], watch: Watch | None, hooks: Hooks | None
+    machine: "VirtualMachine",
+    frames: list[Frame],
+    watch: Watch | None,
+    hooks: Hooks | None,
+    below: int = 0,
 ) -> Generator[None]:
     """Run until the only frame of ``frames`` returns, and leave its value in ``frame.result``.
 
     With a ``watch`` it stops before every instruction; ``hooks`` are told and asked at the points
-    that they define. On an error all frames are popped and the error passes through.
+    that they define. On an error all frames are popped and the error passes through. ``below`` is
+    how many frames of compiled functions are under the first one.
     """
     limit = machine.recursion_limit
     frame = frames[-1]
@@ -74,7 +80,7 @@ def run_loop(
             elif operation == IF:
                 condition = registers[slot]
                 if not isinstance(condition, int):  # a bool is an int
-                    raise _bad_condition(condition, slot)
+                    raise bad_condition(condition, slot)
                 if hooks is not None:
                     hooks.branched(frame, slot, condition, target)
                 pc = pc + 1 if condition else target
@@ -98,7 +104,7 @@ def run_loop(
                 if slot is not None:
                     registers[slot] = result
                 elif result is not None and not _is_unit(result):
-                    raise _lost_result(callee.function, result)
+                    raise lost_result(callee.function, result)
                 if hooks is not None:
                     hooks.left(result)
                     hooks.finished(frame, result, slot, pc + 1)
@@ -118,8 +124,8 @@ def run_loop(
                 if operation == INVOKE:
                     _, closure, *given = arguments
                     target, arguments = closure.function, (*given, *closure.bound)
-                if len(frames) >= limit:
-                    raise _too_deep(limit, target)
+                if len(frames) + below >= limit:
+                    raise too_deep(limit, target)
                 frame = new_frame(machine, target, arguments, slot)
                 frames.append(frame)
                 code, registers, pc = target.code, frame.registers, frame.pc
@@ -134,7 +140,9 @@ def run_loop(
         raise
     except BaseException as raised:
         frame.pc = pc
-        unwind(frames, watch, raised)
+        if below:
+            machine.noted_frames = len(frames)
+        unwind(frames, watch, raised, below)
         raise
 
 
@@ -146,20 +154,26 @@ def new_frame(
 ) -> Frame:
     """Return a frame with the arguments in the first registers."""
     if len(arguments) != function.num_args:
-        raise _wrong_arity(function, len(arguments))
+        raise wrong_arity(function, len(arguments))
     registers = function.template.copy()
     registers[: function.num_args] = arguments
     registers[function.machine_slot] = machine
     return Frame(function, registers, return_slot)
 
 
-def unwind(frames: list[Frame], watch: Watch | None, error: BaseException | None) -> None:
-    """Pop every frame; ``error`` gets notes on where it passes through."""
+def unwind(
+    frames: list[Frame], watch: Watch | None, error: BaseException | None, below: int = 0
+) -> None:
+    """Pop every frame; ``error`` gets notes on where it passes through.
+
+    Of the ``below`` compiled frames only the number is told here, if the notes are used up.
+    """
     if error is not None:
-        for frame in frames[: -_MAX_NOTES - 1 : -1]:
-            error.add_note(_location(frame))
-        if len(frames) > _MAX_NOTES:
-            error.add_note(f"  … and {len(frames) - _MAX_NOTES} frames below")
+        for frame in frames[: -MAX_NOTES - 1 : -1]:
+            error.add_note(location(frame))
+        more = len(frames) + below - MAX_NOTES
+        if len(frames) >= MAX_NOTES and more > 0:
+            error.add_note(f"  … and {more} frames below")
         if watch is not None:
             watch.error_raised(frames[-1], error)
     while frames:
@@ -177,7 +191,8 @@ def _is_unit(value: Any) -> bool:
     return isinstance(value, Array) and not value
 
 
-def _location(frame: Frame) -> str:
+def location(frame: Frame) -> str:
+    """Return the note that an error gets at a frame."""
     return f"  in @{frame.function.name}, instruction {frame.instruction}{_text(frame)}"
 
 
@@ -192,26 +207,30 @@ def _text(frame: Frame) -> str:
     return f": {instruction_text(executable, instruction)}"
 
 
-def _wrong_arity(function: LinkedFunction, given: int) -> InternalError:
+def wrong_arity(function: LinkedFunction, given: int) -> InternalError:
+    """Return the error for a call with another number of arguments."""
     names = f" ({', '.join(function.param_names)})" if function.param_names else ""
     return InternalError(
         f"function {function.name!r} expects {function.num_args} arguments{names}, got {given}"
     )
 
 
-def _too_deep(limit: int, function: LinkedFunction) -> RecursionError:
+def too_deep(limit: int, function: LinkedFunction) -> RecursionError:
+    """Return the error for a call beyond the recursion limit."""
     return RecursionError(
         f"calling {function.name!r} would make more than {limit} frames; if the recursion is "
         "meant to be that deep, raise vm.recursion_limit"
     )
 
 
-def _bad_condition(condition: Any, slot: int) -> TypeError:
+def bad_condition(condition: Any, slot: int) -> TypeError:
+    """Return the error for an If on another value than a number."""
     from_kind = shown(condition)
     return TypeError(f"If: register %{slot}: expected an int or a bool, got {from_kind}")
 
 
-def _lost_result(function: LinkedFunction, result: Any) -> InternalError:
+def lost_result(function: LinkedFunction, result: Any) -> InternalError:
+    """Return the error for a result that has no destination."""
     return InternalError(
         f"function {function.name!r} returned {shown(result)}, but the call has destination %void: "
         "expected None or an empty tuple; give the call a destination register"

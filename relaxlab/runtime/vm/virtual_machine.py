@@ -19,7 +19,8 @@ relaxlab.errors.InternalError: function 'f' expects 1 arguments (x), got 0
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Self
 
 from relaxlab.errors import InternalError
 from relaxlab.runtime.container import Array
@@ -31,9 +32,10 @@ from relaxlab.runtime.storage import Allocator, AllocatorKind, allocator_for
 from relaxlab.runtime.tensor import Tensor, require_cpu
 from relaxlab.runtime.values import PLAIN_TYPES, as_value
 from relaxlab.runtime.vm.builtin.table import shown
-from relaxlab.runtime.vm.executable import MODULE_FUNCTIONS, VMExecutable
+from relaxlab.runtime.vm.compiled import CompiledProgram, call_function
+from relaxlab.runtime.vm.executable import MODULE_FUNCTIONS, VMExecutable, VMFuncKind
 from relaxlab.runtime.vm.execution import Execution
-from relaxlab.runtime.vm.frame import Closure
+from relaxlab.runtime.vm.frame import Closure, LinkedFunction
 from relaxlab.runtime.vm.linker import Program, link
 from relaxlab.runtime.vm.module import MACHINE_FUNCTIONS, VMModule
 from relaxlab.runtime.vm.observer import Observer
@@ -56,39 +58,41 @@ _ALLOCATOR_NUMBERS: Final[Mapping[object, AllocatorKind]] = {
 MemoryConfig = str | Mapping[Device, str | int] | None
 
 
-class VMFunction:
+class VMFunction(partial[Any]):
     """A function of a machine, callable from Python; keeps the machine alive.
 
     Arguments go to registers as they are: no copy to the device, no check but what the bytecode
     does. NumPy arrays are wrapped without a copy, lists and tuples become Relax tuples.
+
+    It is a ``functools.partial`` because calling one costs less than calling an object of a class
+    with ``__call__``; what it calls has the machine as its first argument.
+
+    Attributes
+    ----------
+    machine : VirtualMachine
+    closure : Closure
+        What is called.
+    drops_result : bool
+        Whether None is returned whatever the function returns.
     """
 
-    __slots__ = ("__weakref__", "closure", "drops_result", "machine")
+    machine: "VirtualMachine"
+    closure: Closure
+    drops_result: bool
 
-    def __init__(
-        self, machine: "VirtualMachine", closure: Closure, drops_result: bool = False
-    ) -> None:
-        self.machine = machine
-        self.closure = closure
-        self.drops_result = drops_result
-
-    def __call__(self, *args: Any) -> Any:
-        """Run the function and return its result."""
-        for value in args:
-            if type(value) not in PLAIN_TYPES:
-                args = tuple(map(as_value, args))
-                break
-        machine, closure = self.machine, self.closure
-        if closure.bound:
-            args += closure.bound
-        if machine.is_watched:
-            result = Execution(machine, closure.function, args).run()
+    def __new__(
+        cls, machine: "VirtualMachine", closure: Closure, drops_result: bool = False
+    ) -> Self:
+        """Make a function of a closure."""
+        door = None
+        if not closure.bound and not drops_result:
+            door = machine.door(closure.function)
+        if door is not None:
+            self = super().__new__(cls, door, machine)
         else:
-            frame = new_frame(machine, closure.function, args, None)
-            for _ in run_loop(machine, [frame], None, None):
-                pass
-            result = frame.result
-        return None if self.drops_result else result
+            self = super().__new__(cls, _call, machine, closure, drops_result)
+        self.machine, self.closure, self.drops_result = machine, closure, drops_result
+        return self
 
     @property
     def __name__(self) -> str:
@@ -96,6 +100,25 @@ class VMFunction:
 
     def __repr__(self) -> str:
         return f"VMFunction({self.closure.name})"
+
+
+def _call(machine: "VirtualMachine", closure: Closure, drops_result: bool, *args: Any) -> Any:
+    """Call a closure with the arguments of a host."""
+    for value in args:
+        if type(value) not in PLAIN_TYPES:
+            args = tuple(map(as_value, args))
+            break
+    if closure.bound:
+        args += closure.bound
+    function = closure.function
+    if machine.is_watched or function.compiled is not None:
+        result = call_function(machine, function, args)
+    else:
+        frame = new_frame(machine, function, args, None)
+        for _ in run_loop(machine, [frame], None, None):
+            pass
+        result = frame.result
+    return None if drops_result else result
 
 
 class VirtualMachine:
@@ -109,9 +132,15 @@ class VirtualMachine:
         One device or several; the last is the host, and a CPU is added if it is none.
     memory_cfg
         ``"pooled"`` (the default) or ``"naive"`` for all devices, or one of them per device.
+    exec_mode
+        ``"bytecode"``: the run loop runs every instruction. ``"compiled"``: functions become
+        Python source, which is faster and does the same; while somebody observes, instruments or
+        steps, the run loop runs instead. When omitted, what the executable was built for.
 
     Attributes
     ----------
+    exec_mode : str
+        How functions run when nobody watches.
     recursion_limit : int
         How many frames may be alive at once; more is a ``RecursionError`` that names the limit.
     observer : Observer or None
@@ -122,6 +151,8 @@ class VirtualMachine:
         The execution whose instructions are running now; None for a call that nobody watches.
     is_watched : bool
         Whether calls need an :class:`Execution`: somebody steps, observes or instruments.
+    noted_frames : int
+        How many frames of an error the run loop has named, for compiled functions below it.
     extensions : dict
         One object per extension type, such as caches of captured graphs.
     """
@@ -134,7 +165,11 @@ class VirtualMachine:
         rt_mod: VMExecutable,
         device: Device | Sequence[Device],
         memory_cfg: MemoryConfig = None,
+        *,
+        exec_mode: str | None = None,
     ) -> None:
+        if exec_mode not in (None, "bytecode", "compiled"):
+            raise ValueError(f"Unknown exec_mode {exec_mode!r}: expected 'bytecode' or 'compiled'")
         if not isinstance(rt_mod, VMExecutable):
             raise ValueError(f"expected a VMExecutable, got {shown(rt_mod)}")
         self.executable = rt_mod
@@ -145,6 +180,12 @@ class VirtualMachine:
             self.add_device(where, kind)
         constants = [self.to_device(as_value(constant)) for constant in rt_mod.constants]
         self.program: Program = link(rt_mod, constants)
+        if exec_mode is None:
+            built = any(info.kind == VMFuncKind.VMTIR_FUNC for info in rt_mod.func_table)
+            exec_mode = "compiled" if built else "bytecode"
+        self.exec_mode = exec_mode
+        self._compiled = CompiledProgram(self.program) if exec_mode == "compiled" else None
+        self.noted_frames = 0
         self.recursion_limit = DEFAULT_RECURSION_LIMIT
         self._observer: Observer | None = None
         self._instrument: PackedFunc | None = None
@@ -186,6 +227,35 @@ class VirtualMachine:
             raise _not_a_closure(name)
         known = ", ".join(self._doors) or "none"
         raise AttributeError(f"the machine has no function {name!r}; it has: {known}")
+
+    def door(self, function: LinkedFunction) -> Callable[..., Any] | None:
+        """Return what a host calls instead of ``function``; None if nothing was compiled for it."""
+        if self._compiled is None or function.home is not self.program:
+            return None
+        return self._compiled.door(function)
+
+    def compiled_source(self, name: str) -> str:
+        """Return the Python source that a function runs as in compiled mode.
+
+        Works for machines in bytecode mode, too; they do not run it.
+
+        Parameters
+        ----------
+        name
+            A function of the table.
+
+        Raises
+        ------
+        ValueError
+            If there is no such function.
+        """
+        function = self.require_closure(name).function
+        program = function.home
+        assert isinstance(program, Program)
+        compiled = self._compiled
+        if compiled is None or program is not self.program:
+            compiled = CompiledProgram(program, attach=False)
+        return compiled.listing(function)
 
     @property
     def module(self) -> VMModule:
