@@ -8,9 +8,9 @@ become instructions (``expressions``, ``arithmetic``, ``mathematics``), and a mo
 
 What agrees with the interpreter, and how closely: integers, comparisons, conversions and every
 elementwise float operation agree to the last bit; mathematical functions within the bounds in
-``mathematics``; a float32 or float64 sum or product adds its terms in another order and with one
-rounding per multiply-add, which is 1e-5 (1e-13) relative to the sum of absolute terms. Sums of
-16-bit floats keep their order, and so do maxima and minima where there is a NaN.
+``mathematics``; a float32 or float64 sum adds its terms in another order and with one rounding
+per multiply-add, which is 1e-5 (1e-13) relative to the sum of absolute terms. Sums of 16-bit
+floats and all products keep their order, and so do maxima and minima where there is a NaN.
 
 Counterpart: TVM's LLVM back end.
 

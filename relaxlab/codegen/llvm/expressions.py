@@ -73,6 +73,8 @@ _INT64 = DataType("int64")
 _DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 #: Levels of an expression that are done by recursion.
 _STEP = 40
+#: Lanes of a vector that the kernel itself speaks of; LLVM takes very long over many more.
+_MOST_LANES = 256
 #: Calls that are cheap and cannot fail.
 _HARMLESS = frozenset({"ceil", "fabs", "floor", "isnan", "likely", "sqrt", "trunc"})
 
@@ -177,6 +179,8 @@ class Expressions:
     def in_lanes(self, lane: Lane) -> Iterator[None]:
         """Do a loop's iterations in lanes inside ``with``."""
         self.lane = lane
+        # the same loop may have been done one by one before, with a counter that is gone
+        self.scalars.pop(lane.var, None)
         try:
             with self.fresh_values(anew=True):
                 yield
@@ -301,6 +305,8 @@ class Expressions:
             case Let(var=var, value=given, body=body):
                 self.scalars[var] = self.value(given)
                 return self.value(body)
+            case Ramp(lanes=lanes) | Broadcast(lanes=lanes) if lanes > _MOST_LANES:
+                raise Unsupported(f"a vector of {lanes} lanes")
             case Ramp(base=base, stride=stride, lanes=lanes):
                 steps = self.b.iota(lanes, register_type(base.dtype))
                 moved = self.b.binary("mul", steps, self.value(stride))

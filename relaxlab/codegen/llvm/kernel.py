@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from relaxlab.codegen.llvm.arithmetic import Arithmetic, Unsupported, memory_type, register_type
-from relaxlab.codegen.llvm.builder import Builder, Value
+from relaxlab.codegen.llvm.builder import Builder, Value, helper_name
 from relaxlab.codegen.llvm.expressions import Expressions
 from relaxlab.codegen.llvm.host import Host
 from relaxlab.codegen.llvm.indices import Indices, Poly, as_constant, constant, multiplied
@@ -49,13 +49,14 @@ from relaxlab.tirx.stmt import AllocBuffer, DeclBuffer, Stmt
 __all__ = ["CALLBACK_SLOT", "MISFIT", "Parameter", "Plan", "RESULT_SLOT", "make_plan"]
 
 #: Where in the caller's block the address of the callback is.
-
 CALLBACK_SLOT: Final = 17
 #: Status of a kernel whose arguments have the wrong shape.
 MISFIT: Final = -1
 #: Bytes of a buffer up to which it lies on the stack, and of all such buffers together.
 _SMALL: Final = 16 * 1024
 _STACK: Final = 128 * 1024
+#: Calls of mathematical functions up to which they are inlined; more would take long to compile.
+_INLINED: Final = 100
 _PACKED: Final = frozenset(
     {"tvm_call_packed", "tvm_call_cpacked", "call_extern", "call_pure_extern"}
 )
@@ -198,7 +199,8 @@ class _Maker:
         entry_builder, entry = self._entry(body_name, arguments)
         declarations = dict(builder.declarations)
         declarations.update(entry_builder.declarations)
-        helpers = helper_text(builder.helpers, self.host)
+        calls = sum(body.count(f"@{helper_name(*key)}(") for key in builder.helpers)
+        helpers = helper_text(builder.helpers, self.host, inlined=calls <= _INLINED)
         known = [line for line in declarations.values() if f"{line}\n" not in helpers]
         text = "\n".join([f"; {self.name}", entry, body, helpers, *known, ""])
         return Plan(

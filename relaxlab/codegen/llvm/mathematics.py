@@ -121,7 +121,7 @@ _EXP2: Final = (
 _HALF_PI: Final = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
 
 
-def helper_text(wanted: Mapping[Any, None], host: Host) -> str:
+def helper_text(wanted: Mapping[Any, None], host: Host, *, inlined: bool = True) -> str:
     """Return the definitions of helper functions, with all that they call in turn.
 
     Parameters
@@ -130,6 +130,8 @@ def helper_text(wanted: Mapping[Any, None], host: Host) -> str:
         Keys that :meth:`Builder.call_helper` recorded.
     host
         What the processor can do.
+    inlined
+        Whether the functions become part of where they are called.
     """
     done: dict[Any, str] = {}
     pending, declarations = list(wanted), dict[str, str]()
@@ -137,16 +139,17 @@ def helper_text(wanted: Mapping[Any, None], host: Host) -> str:
         key = pending.pop()
         if key in done:
             continue
-        builder, text = _define(key, host)
+        builder, text = _define(key, host, inlined=inlined or key not in wanted)
         done[key] = text
         declarations.update(builder.declarations)
         pending.extend(builder.helpers)
     return "".join(done.values()) + "".join(f"{line}\n" for line in declarations.values())
 
 
-def _define(key: Any, host: Host) -> tuple[Builder, str]:
+def _define(key: Any, host: Host, *, inlined: bool) -> tuple[Builder, str]:
     name, elem, kinds = key
     own = name in HELPERS and (kinds[0][0] != "double" or name in _DOUBLE)
+    inlined = inlined and own and not name.endswith("_slowly")
     parameters = [
         (f"<{lanes} x {kind}>" if lanes else kind, f"x{position}")
         for position, (kind, lanes) in enumerate(kinds)
@@ -156,7 +159,7 @@ def _define(key: Any, host: Host) -> tuple[Builder, str]:
         helper_name(name, elem, kinds),
         parameters,
         result=f"<{lanes} x {elem}>" if lanes else elem,
-        attributes="alwaysinline" if own and not name.endswith("_slowly") else "noinline",
+        attributes="alwaysinline" if inlined else "noinline",
     )
     arguments: list[Any] = [Formula(builder, builder.argument(n)) for _, n in parameters]
     if name in _TYPED:

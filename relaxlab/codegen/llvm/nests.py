@@ -19,13 +19,15 @@ Examples
 from dataclasses import dataclass
 from typing import Any, Final
 
+from relaxlab.codegen.llvm.host import Host
 from relaxlab.codegen.llvm.indices import Indices, Poly, added, as_constant, constant, multiplied
 from relaxlab.codegen.llvm.lower import Reduce, ReduceLoop
 from relaxlab.codegen.llvm.walk import call_name, loads_in, nodes_in, statements_in
 from relaxlab.ir.expr import Call, Expr, Var
 from relaxlab.ir.node import Node
-from relaxlab.ir.prim import Add, And, Max, Min, Mul, Or, TensorLoad
+from relaxlab.ir.prim import Add, And, Cast, Max, Min, Mul, Or, TensorLoad
 from relaxlab.ir.prim_functor import substitute
+from relaxlab.ir.type import PrimType
 from relaxlab.runtime.dtype import DataType
 from relaxlab.tirx import scalar
 from relaxlab.tirx.buffer import buffer_type
@@ -39,10 +41,10 @@ __all__ = [
     "choose_lane",
     "flat_offset",
     "is_leaf",
+    "lanes_for",
     "may_reorder",
     "read_nest",
     "stores_in",
-    "widest_bits",
 ]
 
 _COMBINE: Final = (Add, Mul, Max, Min, And, Or)
@@ -201,20 +203,43 @@ def _is_same_element(indices: Indices, expr: Any, store: BufferStore) -> bool:
 
 
 def may_reorder(accumulation: Accumulation) -> bool:
-    """Say whether terms may be combined in any order: 16-bit sums may not, they round too much."""
-    narrow = accumulation.dtype.is_float and accumulation.dtype.bits == 16
-    return not (narrow and accumulation.combine in ("Add", "Mul"))
+    """Say whether terms may be combined in any order.
+
+    Sums of 16-bit floats may not: they round too much. Products of floats may not: a partial one
+    may leave the range that the whole one stays in.
+    """
+    if not accumulation.dtype.is_float:
+        return True
+    if accumulation.combine == "Add":
+        return accumulation.dtype.bits > 16
+    return accumulation.combine != "Mul"
 
 
-def widest_bits(stmt: Node) -> int:
-    """Return the width that decides how many lanes a register has room for."""
-    widest = 8
-    for buffer, _, _ in accesses(stmt):
-        dtype = buffer_type(buffer).dtype
-        # 16-bit floats are computed with as float32
-        bits = 32 if dtype.is_float and dtype.bits < 32 else dtype.bits
-        widest = max(widest, bits)
-    return widest
+def lanes_for(stmt: Node, host: Host, registers: int) -> int:
+    """Return how many lanes to do a statement in.
+
+    Parameters
+    ----------
+    stmt
+        What is done in every lane.
+    host
+        The processor.
+    registers
+        How many of them the widest element that is read or written shall fill. What is wider in
+        between, bytes that are added up as float64 say, fills no more than four of them, since
+        LLVM takes very long over vectors of many registers.
+    """
+    stored = max([8, *(_register_bits(buffer_type(b).dtype) for b, _, _ in accesses(stmt))])
+    between = (
+        n.dtype for n in nodes_in(stmt) if isinstance(n, Cast | Call) and isinstance(n.ty, PrimType)
+    )
+    widest = max([stored, *(_register_bits(dtype) for dtype in between)])
+    return min(registers * host.lanes(stored), max(registers, 4) * host.lanes(widest))
+
+
+def _register_bits(dtype: DataType) -> int:
+    # 16-bit floats are computed with as float32
+    return 32 if dtype.is_float and dtype.bits < 32 else dtype.bits
 
 
 # ------------------------------------------------------------------ the choice

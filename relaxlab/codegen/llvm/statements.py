@@ -27,9 +27,9 @@ from relaxlab.codegen.llvm.nests import (
     accumulations,
     choose_lane,
     is_leaf,
+    lanes_for,
     read_nest,
     stores_in,
-    widest_bits,
 )
 from relaxlab.codegen.llvm.streams import collapsed, streamed
 from relaxlab.codegen.llvm.walk import call_name, escaping, loads_in, nodes_in
@@ -341,11 +341,9 @@ class Statements(Expressions):
 
     def _lane_loop(self, nest: Nest, loop: For) -> None:
         low, extent = self.indices.of(loop.min), self.indices.of(loop.extent)
-        wanted = self.arithmetic.host.lanes(widest_bits(nest.inner))
-        if isinstance(nest.inner, Reduce):
-            wanted *= 4
-        elif _is_light(nest.inner):
-            wanted *= 2
+        reduces = isinstance(nest.inner, Reduce)
+        registers = 4 if reduces else 2 if _is_light(nest.inner) else 1
+        wanted = lanes_for(nest.inner, self.arithmetic.host, registers)
         lanes = self._lanes_for(extent, wanted)
         writes = self.written(nest.inner)
 
@@ -566,7 +564,7 @@ class Statements(Expressions):
         chosen = next(f for f in reduce.loops if f.var is lane)
         others = [f for f in reduce.loops if f is not chosen]
         low, extent = self.indices.of(chosen.min), self.indices.of(chosen.extent)
-        wanted = self.arithmetic.host.lanes(widest_bits(reduce)) * 4
+        wanted = lanes_for(reduce, self.arithmetic.host, 4)
         lanes = self._lanes_for(extent, wanted)
         b = self.b
         start = [b.splat(self._identity(a), lanes) for a in found]

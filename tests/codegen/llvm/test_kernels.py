@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from relaxlab.codegen.llvm.host import Host
 from relaxlab.ir import IRModule
@@ -86,19 +86,24 @@ def check(
         if wide and not exact:
             narrow = 1e-2 if "bfloat" in str(expected.dtype) else 2e-3
             close = {2: narrow, 4: 1e-5, 8: 1e-12}[expected.dtype.itemsize]
-            np.testing.assert_allclose(b, a, close, close, err_msg=kernel.plan.text)
+            largest = np.max(np.abs(a), initial=1.0, where=np.isfinite(a))
+            np.testing.assert_allclose(b, a, close, close * largest, err_msg=kernel.plan.text)
         else:
             np.testing.assert_array_equal(b, a, kernel.plan.text)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+#: A kernel that fails is printed as it is: making it smaller would take minutes.
+AS_DRAWN = (Phase.explicit, Phase.reuse, Phase.generate)
+
+
+@settings(max_examples=60, phases=AS_DRAWN, suppress_health_check=[HealthCheck.too_slow])
 @given(typed_kernels())
 def test_random_kernels_of_every_dtype_agree(case: tuple[PrimFunc, list[Any], bool]) -> None:
     for plain in (False, True):
         check(*case, host=None, plain=plain)
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, phases=AS_DRAWN, suppress_health_check=[HealthCheck.too_slow])
 @given(typed_kernels())
 def test_random_kernels_agree_on_lesser_processors(case: tuple[PrimFunc, list[Any], bool]) -> None:
     check(*case, host=SSE2, plain=False)

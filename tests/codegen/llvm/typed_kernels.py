@@ -1,5 +1,12 @@
-"""Random kernels of every dtype: typed expressions, symbolic shapes, folds, guards, gathers."""
+"""Random kernels of every dtype: typed expressions, symbolic shapes, folds, guards, gathers.
 
+Where two orders of rounding may differ, a kernel is drawn so that they differ by little: nothing
+that jumps (a comparison, a conversion to integers, floor) is fed with rounded values, and sums
+have terms of modest size.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +58,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 DTYPES = ("bool", *INTEGERS, *FLOATS)
 #: Functions that are exact or correctly rounded: both sides must agree to the last bit.
 EXACT = ("floor", "ceil", "trunc", "round", "fabs", "sqrt")
+JUMPS = EXACT[:4]
 ROUNDED = ("exp", "tanh", "sigmoid", "erf", "sin", "cos", "log", "exp2", "atan")
 TRUE = IntImm("bool", 1)
 SPECIAL = (0.0, -0.0, 1.0, -1.5, 0.25, 3.75, -7.0, 100.5, 300.0, -129.0, 70000.0, 3e9, -5e18)
@@ -71,7 +79,23 @@ class Draft:
     inputs: list[Var] = field(default_factory=list)
     rows: dict[Var, int] = field(default_factory=dict)
     locals: list[Var] = field(default_factory=list)
+    #: Whether results must agree to the last bit, whether there are sums, and what is not exact
+    #: or not small of what was written.
     exact: bool = True
+    sums: bool = False
+    rough: set[Var] = field(default_factory=set)
+    large: set[Var] = field(default_factory=set)
+    #: Of the expression that is being drawn: it must be exact, its terms small; large ones came.
+    strict: bool = False
+    small: bool = False
+    came_large: bool = False
+
+    @contextmanager
+    def strictly(self, strict: bool = True) -> Iterator[None]:
+        """Draw what must be exact."""
+        before, self.strict = self.strict, self.strict or strict
+        yield
+        self.strict = before
 
     def extents(self) -> tuple[Expr, int]:
         """Return a dimension and what it is."""
@@ -106,9 +130,17 @@ def literal(draft: Draft, dtype: str) -> Expr:
 def load(draft: Draft, axes: Axes, dtype: str) -> Expr:
     """Return a read of an input, or of what an earlier nest wrote."""
     draw = draft.draw
-    written = [b for b in draft.locals if str(b.ty.dtype) == dtype]  # type: ignore[union-attr]
+    refused = (draft.rough if draft.strict else set()) | (draft.large if draft.small else set())
+    written = [
+        b
+        for b in draft.locals
+        if str(b.ty.dtype) == dtype and b not in refused  # type: ignore[union-attr]
+    ]
     if written and draw(st.booleans()):
-        return read_back(draft, draw(st.sampled_from(written)), axes)
+        chosen = draw(st.sampled_from(written))
+        draft.exact = draft.exact and chosen not in draft.rough
+        draft.came_large = draft.came_large or chosen in draft.large
+        return read_back(draft, chosen, axes)
     count = draw(st.integers(0, 3))
     shape: list[Expr] = []
     indices: list[Expr] = []
@@ -152,7 +184,8 @@ def condition(draft: Draft, axes: Axes, depth: int) -> Expr:
         both = condition(draft, axes, depth - 1), condition(draft, axes, depth - 1)
         return draw(st.sampled_from((And, Or)))(*both)
     dtype = draw(st.sampled_from(DTYPES[1:]))
-    pair = expression(draft, axes, dtype, depth - 1), expression(draft, axes, dtype, depth - 1)
+    with draft.strictly():
+        pair = expression(draft, axes, dtype, depth - 1), expression(draft, axes, dtype, depth - 1)
     return draw(st.sampled_from((LT, LE, EQ, NE)))(*pair)
 
 
@@ -167,15 +200,24 @@ def expression(draft: Draft, axes: Axes, dtype: str, depth: int) -> Expr:
     if dtype == "bool":
         return condition(draft, axes, depth)
     if kind == 4:
-        source = draw(st.sampled_from(DTYPES))
-        return Cast(dtype, expression(draft, axes, source, depth - 1))
+        source = draw(st.sampled_from(FLOATS if draft.small else DTYPES))
+        draft.came_large = draft.came_large or source in INTEGERS
+        with draft.strictly(dtype not in FLOATS):
+            return Cast(dtype, expression(draft, axes, source, depth - 1))
     if kind == 5:
         return Cast(dtype, draw(st.sampled_from(axes))[0])
-    a = expression(draft, axes, dtype, depth - 1)
     if kind == 6 and dtype in FLOATS:
-        name = draw(st.sampled_from((*EXACT, *ROUNDED)))
+        name = draw(st.sampled_from(EXACT if draft.strict else (*EXACT, *ROUNDED)))
         draft.exact = draft.exact and name in EXACT
-        return call_intrin(dtype, f"tirx.{name}", a)
+        with draft.strictly(name in JUMPS):
+            return call_intrin(dtype, f"tirx.{name}", expression(draft, axes, dtype, depth - 1))
+    if kind == 9 and dtype in FLOATS:
+        divide = draw(st.sampled_from((Div, Mod)))
+        with draft.strictly(divide is Mod):
+            return divide(
+                expression(draft, axes, dtype, depth - 1), expression(draft, axes, dtype, depth - 1)
+            )
+    a = expression(draft, axes, dtype, depth - 1)
     if kind == 6:
         bits = DataType(dtype).bits
         shift = IntImm(dtype, draw(st.integers(0, bits - 1)))
@@ -192,8 +234,6 @@ def expression(draft: Draft, axes: Axes, dtype: str, depth: int) -> Expr:
     if kind == 9 and dtype in INTEGERS:
         name = draw(st.sampled_from(("bitwise_and", "bitwise_or", "bitwise_xor")))
         return call_intrin(dtype, f"tirx.{name}", a, b)
-    if kind == 9:
-        return draw(st.sampled_from((Div, Mod)))(a, b)
     return draw(st.sampled_from((Add, Sub, Mul, Max, Min)))(a, b)
 
 
@@ -214,6 +254,10 @@ def nest(draft: Draft, output: Var, dims: list[tuple[Expr, int]]) -> Stmt:
     axes = [(v, e, s) for v, (e, s) in zip(variables, extents, strict=True)]
     place = tuple(variables[order.index(k)] for k in range(len(dims)))
     init: Stmt | None = None
+    exact_before, draft.exact, draft.came_large = draft.exact, True, False
+    sums = dtype in FLOATS and fold in ("add", "pair")
+    draft.sums = draft.sums or sums
+    draft.small = sums
     if not fold:
         body: Stmt = BufferStore(output, expression(draft, axes, dtype, 3), place)
         if draw(st.integers(0, 5)) == 0:
@@ -221,7 +265,7 @@ def nest(draft: Draft, output: Var, dims: list[tuple[Expr, int]]) -> Stmt:
             body = IfThenElse(condition(draft, axes, 1), body, other)
     else:
         running = TensorLoad(output, place)
-        draft.exact = draft.exact and not (dtype in FLOATS and fold in ("add", "mul", "pair"))
+        draft.exact = draft.exact and not sums
         if fold == "pair":
             term: Expr = Mul(load(draft, axes, dtype), load(draft, axes, dtype))
         else:
@@ -229,6 +273,12 @@ def nest(draft: Draft, output: Var, dims: list[tuple[Expr, int]]) -> Stmt:
         combine = {"add": Add, "pair": Add, "mul": Mul, "max": Max, "min": Min}[fold]
         init = BufferStore(output, literal(draft, dtype), place)
         body = BufferStore(output, combine(running, term), place)
+    if not draft.exact:
+        draft.rough.add(output)
+    if draft.came_large:
+        draft.large.add(output)
+    draft.exact = draft.exact and exact_before
+    draft.small = False
     kinds = [IterVarType.DATA_PAR] * len(dims) + [IterVarType.COMM_REDUCE] * len(reduced)
     iter_vars = tuple(
         IterVar(Range(int64(0), e), v, k) for (v, e, _), k in zip(axes, kinds, strict=True)
@@ -241,13 +291,13 @@ def nest(draft: Draft, output: Var, dims: list[tuple[Expr, int]]) -> Stmt:
     return stmt
 
 
-def data(random: np.random.Generator, shape: list[int], dtype: str) -> NDArray[Any]:
+def data(random: np.random.Generator, shape: list[int], dtype: str, modest: bool) -> NDArray[Any]:
     kind = DataType(dtype).numpy()
     if dtype == "bool":
         return random.integers(0, 2, shape).astype(bool)
     if dtype in FLOATS:
         values = random.choice(SPECIAL[:8], shape)
-        if random.integers(0, 3) == 0:
+        if not modest and random.integers(0, 3) == 0:
             values = np.where(random.integers(0, 6, shape) == 0, random.choice(ODD, shape), values)
             values = np.where(
                 random.integers(0, 6, shape) == 0, random.choice(SPECIAL, shape), values
@@ -255,7 +305,7 @@ def data(random: np.random.Generator, shape: list[int], dtype: str) -> NDArray[A
         with np.errstate(all="ignore"):
             return np.asarray(values).astype(kind)
     limits = np.iinfo(kind)
-    if random.integers(0, 3) == 0:
+    if not modest and random.integers(0, 3) == 0:
         return random.integers(limits.min, limits.max, shape, dtype=kind, endpoint=True)
     return random.integers(max(limits.min, -4), 9, shape).astype(kind)
 
@@ -292,5 +342,5 @@ def typed_kernels(draw: Any) -> tuple[PrimFunc, list[Any], bool]:
             high = draft.rows[buffer] + int(random.integers(0, 8) == 0)
             arguments.append(random.integers(0, high, shape).astype(dtype))
         else:
-            arguments.append(data(random, shape, dtype))
+            arguments.append(data(random, shape, dtype, draft.sums))
     return func, arguments, draft.exact
