@@ -33,6 +33,35 @@ CONSTANTS: list[list[Any]] = [
 ]
 
 
+class HostFunctions:
+    """The host functions that the programs call, as a library; the same on both sides."""
+
+    kind = "host"
+
+    def __init__(self) -> None:
+        self.imports: list[Any] = []
+        self.functions = {"g": self.count, "h": self.pick}
+
+    def get_function(self, name: str) -> Any:
+        """Return a function, or None."""
+        return self.functions.get(name)
+
+    @staticmethod
+    def count(*args: Any) -> int:
+        """Return how many arguments there are, and the sum of those that are integers."""
+        return 10 * len(args) + sum(arg for arg in args if type(arg) is int)
+
+    @staticmethod
+    def pick(*args: Any) -> Any:
+        """Return the last argument; without one there is an error of a class of its own."""
+        if not args:
+            raise LookupError("nothing to pick")
+        return args[-1]
+
+
+HOST = HostFunctions()
+
+
 def program(seed: int) -> list[Any]:
     """Return one program: declarations, then functions with their instructions."""
     rng = random.Random(seed)
@@ -58,6 +87,22 @@ def program(seed: int) -> list[Any]:
             elif defined:
                 body.append(["ret", rng.choice(defined)])
         functions.append([name, inputs, body or [["goto", 1]]])
+    return functions
+
+
+def tidy(seed: int) -> list[Any]:
+    """Return a program that often passes a verifier: jumps stay inside, and every end is a Ret."""
+    rng = random.Random(seed)
+    functions = program(seed)
+    for _, inputs, body in functions:
+        for at, (op, *rest) in enumerate(body):
+            if op == "goto":
+                body[at] = ["goto", rng.randint(1, len(body) - at)]
+            elif op == "if":
+                body[at] = ["if", rest[0], rng.randint(2, max(2, len(body) - at))]
+        written = [rest[2] for op, *rest in body if op == "call" and rest[2] is not None]
+        body.append(["ret", rng.choice([*range(inputs), *written] or [2**54])])
+        body.append(["ret", rng.choice([*range(inputs)] or [2**54])])
     return functions
 
 
@@ -106,6 +151,8 @@ def build(functions: list[Any], package: Any) -> list[str]:
                 else:
                     ib.emit_ret(ib.r(rest[0]))
     executable = ib.get()
+    if hasattr(package, "saved"):
+        return [executable.as_text(), executable.as_python(), package.saved(executable).hex()]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program.bin"
         executable.mod.write_to_file(str(path))

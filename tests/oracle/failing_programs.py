@@ -1,19 +1,32 @@
-"""Run the random programs of tests/strategies.py with the real TVM, each in a process of its own.
+"""Run random programs with the real TVM, each in a process of its own: it may crash.
 
 Usage: python failing_programs.py < cases.json > results.json  (needs TVM and nothing of ours)
 """
 
 import json
 import os
+import signal
 import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
 
+import builder_programs
 import numpy as np
 import tvm
 import tvm_ffi
+from run_programs import FUNCTIONS as VALUE_FUNCTIONS
 from tvm import relax
 
 LOAD = "ffi.Module.load_from_bytes.relax.VMExecutable"
 MACHINE = []
+SECONDS = 20
+PACKAGES = SimpleNamespace(
+    ExecBuilder=relax.ExecBuilder,
+    Shape=tvm_ffi.Shape,
+    DataType=tvm.DataType,
+    tensor=tvm.runtime.tensor,
+)
 
 
 def memory(tensor):
@@ -34,6 +47,8 @@ def first(tensor):
 
 
 FUNCTIONS = {
+    **VALUE_FUNCTIONS,
+    **builder_programs.HOST.functions,
     "host.iadd": lambda a, b: (a + b) % 1_000_000,
     "host.imul": lambda a, b: a * b % 1000,
     "host.idiv": lambda a, b: a // b,
@@ -67,34 +82,58 @@ def encode(value):
             return {"t": "object"}
 
 
+def loaded(case):
+    """Return the program, in our bytes or built here."""
+    if "builder" not in case:
+        return tvm.get_global_func(LOAD)(bytes.fromhex(case["hex"]))
+    make = builder_programs.tidy if case.get("tidy") else builder_programs.program
+    _, _, data = builder_programs.build(make(case["builder"]), PACKAGES)
+    return tvm.get_global_func(LOAD)(bytes.fromhex(data))
+
+
+def saved(executable):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.bin"
+        executable.write_to_file(str(path))
+        return path.read_bytes().hex()
+
+
 def run(case):
-    executable = tvm.get_global_func(LOAD)(bytes.fromhex(case["hex"]))
-    vm = relax.VirtualMachine(executable, tvm.cpu())
+    vm = relax.VirtualMachine(loaded(case), tvm.cpu())
     MACHINE[:] = [vm]
     array = tvm.runtime.tensor(np.array(case["array"], "float32"))
+    args = [array if one == "x" else one for one in case["call"]]
     try:
-        result = encode(vm["main"](case["number"], array))
+        result = encode(vm[case.get("func", "main")](*args))
     except Exception as error:  # noqa: BLE001  # which one it is is the answer
         return type(error).__name__
-    return [result, encode(array)]
+    return [result, *(encode(one) for one in args if one is array)]
 
 
 def apart(case):
-    """Return what `run` returns, or "crash": TVM may end the process."""
+    """Return what `run` returns, or "crash", or "hang"."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         os.close(2)
+        signal.alarm(SECONDS)
         os.write(writing, json.dumps(run(case)).encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
         text = pipe.read()
-    os.waitpid(child, 0)
-    return json.loads(text) if text else "crash"
+    _, status = os.waitpid(child, 0)
+    ended = "hang" if os.WTERMSIG(status) == signal.SIGALRM else "crash"
+    return json.loads(text) if text else ended
 
 
 if __name__ == "__main__":
     for name, function in FUNCTIONS.items():
         tvm.register_global_func(name, function)
-    json.dump([apart(case) for case in json.load(sys.stdin)], sys.stdout)
+    results = []
+    for case in json.load(sys.stdin):
+        executable = loaded(case)
+        results.append(
+            {"hex": saved(executable), "text": executable["as_text"](), "outcome": apart(case)}
+        )
+    json.dump(results, sys.stdout)
