@@ -14,7 +14,7 @@ Examples
 >>> engine = Engine(PagedLlama(model, page_size=8, capacity=256), tokenizer=model.tokenizer)
 >>> request = engine.submit("hello", max_tokens=5)
 >>> [output.tokens for output in engine.stream()][-1], len(engine.output(request))
-((46,), 5)
+((117,), 5)
 """
 
 from collections.abc import Iterator, Sequence

@@ -53,7 +53,6 @@ class Pages:
         self.scheduler = Scheduler(limits, self)
         self.failed: list[Entry] = []
         self._model, self._prefix, self._limits, self._emit = model, prefix, limits, emit
-        self._sequences = 0
 
     @property
     def page_size(self) -> int:
@@ -72,13 +71,17 @@ class Pages:
             return False
 
     def admission_pages(self, entry: Entry) -> tuple[int, int]:
-        """Return the pages that a waiting entry needs, and those that eviction could free."""
+        """Return the pages that a waiting entry needs, and those that eviction could free.
+
+        What it has in common with a running entry is made findable first.
+        """
+        self._share_with(entry)
         cached, evictable = self._prefix.prospect(entry.tokens)
         return self._missing(entry, cached), evictable
 
     def admit(self, entry: Entry, kept: int) -> bool:
         """Give a waiting entry a sequence if its pages and ``kept`` more are free, or become so."""
-        sequence = self._new_sequence()
+        sequence = self._prefix.new_sequence()
         try:
             cached = self._prefix.open(sequence, entry.tokens)
         except RuntimeError as error:
@@ -119,9 +122,10 @@ class Pages:
                 mode = "recompute"
         self._emit(Preempted(entry.id, mode, entry.computed, reason))
         if mode == "swap":
-            self._prefix.drop(entry.sequence)
+            self._prefix.drop(entry.sequence, cause="preempted", reason=reason)
         else:  # what it computed may survive until somebody needs the pages
-            self._prefix.keep(entry.sequence, entry.tokens[: entry.computed])
+            tokens = entry.tokens[: entry.computed]
+            self._prefix.keep(entry.sequence, tokens, cause="preempted", reason=reason)
         self._unseat(entry)
         self.scheduler.wait(entry)
 
@@ -142,7 +146,7 @@ class Pages:
                 return False
         if len(self.scheduler.running) >= self._limits.running:
             return False
-        sequence = self._new_sequence()
+        sequence = self._prefix.new_sequence()
         try:
             self._model.fork_sequence(source.sequence, sequence, position)
         except RuntimeError:
@@ -189,12 +193,26 @@ class Pages:
         if entry.retries > self._limits.retries:
             self.give_up(entry, f"{operation} failed {entry.retries} times, last: {error}")
 
+    def _share_with(self, entry: Entry) -> None:
+        """Share the running entry's pages that begin like this one and are not cached yet."""
+        best, running = max(
+            ((self._common(entry, other), other) for other in self.scheduler.running),
+            key=lambda pair: pair[0],
+            default=(0, None),
+        )
+        if running is not None and best > self._prefix.prospect(entry.tokens)[0]:
+            assert running.sequence is not None
+            self._prefix.share(running.sequence, running.tokens[:best])
+
+    def _common(self, entry: Entry, other: Entry) -> int:
+        """Length of the common beginning in whole pages, as far as it is computed."""
+        pairs = zip(entry.tokens[:-1], other.tokens[: other.computed], strict=False)
+        same = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+        length = min(len(entry.tokens) - 1, other.computed) if same is None else same
+        return length // self.page_size * self.page_size
+
     def _missing(self, entry: Entry, cached: int) -> int:
         return pages_for(len(entry.tokens), self.page_size) - cached // self.page_size
-
-    def _new_sequence(self) -> int:
-        self._sequences += 1
-        return self._sequences - 1
 
     def _seat(self, entry: Entry, sequence: int, computed: int) -> None:
         entry.sequence, entry.computed, entry.status = sequence, computed, Status.RUNNING

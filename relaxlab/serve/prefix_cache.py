@@ -13,7 +13,8 @@ Examples
 >>> from relaxlab.serve.radix_tree import RadixTree
 >>> class Sequences:
 ...     def add_sequence(self, sequence): print("add", sequence)
-...     def remove_sequence(self, sequence): print("remove", sequence)
+...     def remove_sequence(self, sequence, **why): print("remove", sequence)
+...     def retain_sequence(self, sequence): print("retain", sequence)
 ...     def fork_sequence(self, parent, child, position): print("fork", parent, child, position)
 ...     def popn(self, sequence, tokens): print("popn", sequence, tokens)
 >>> cache = PrefixCache(Sequences(), RadixTree(page_size=2))
@@ -22,6 +23,7 @@ add 0
 0
 >>> cache.keep(0, [1, 2, 3, 4, 5])
 popn 0 1
+retain 0
 >>> cache.open(1, [1, 2, 3, 4])  # all is cached, but the last token must run to give logits
 fork 0 1 2
 2
@@ -30,8 +32,9 @@ fork 0 1 2
 from collections.abc import Sequence
 from typing import Protocol
 
+from relaxlab.runtime.kv.observer import RemovalCause
 from relaxlab.serve.events import Evicted, Missed, PrefixHit
-from relaxlab.serve.prefix_tree import Node, PrefixTree
+from relaxlab.serve.prefix_tree import Match, Node, PrefixTree
 
 __all__ = ["PrefixCache", "Sequences"]
 
@@ -43,8 +46,14 @@ class Sequences(Protocol):
         """Begin an empty sequence."""
         ...
 
-    def remove_sequence(self, sequence: int) -> None:
+    def remove_sequence(
+        self, sequence: int, *, cause: RemovalCause = "removed", reason: str = ""
+    ) -> None:
         """Drop a sequence and give back what nobody else uses."""
+        ...
+
+    def retain_sequence(self, sequence: int) -> None:
+        """Note that a sequence is kept for its contents only; never fails."""
         ...
 
     def fork_sequence(self, parent: int, child: int, position: int) -> None:
@@ -72,7 +81,12 @@ class PrefixCache:
         self._sequences = sequences
         self._pinned: dict[int, Node] = {}
         self._leftover: list[int] = []
-        self._now = 0
+        self._now = self._numbers = 0
+
+    def new_sequence(self) -> int:
+        """Return a number that no sequence had."""
+        self._numbers += 1
+        return self._numbers - 1
 
     @property
     def evictable_pages(self) -> int:
@@ -131,6 +145,34 @@ class PrefixCache:
             self._tell_miss(sequence, tokens)
         return match.length
 
+    def share(self, sequence: int, tokens: Sequence[int]) -> bool:
+        """Make the beginning of a running sequence findable; False if the cache refuses.
+
+        Parameters
+        ----------
+        sequence
+            It goes on; a fork of it becomes the holder.
+        tokens
+            Its first tokens, at most those computed; whole pages of them are shared.
+        """
+        if self.tree is None:
+            return False
+        whole = len(tokens) // self.tree.page_size * self.tree.page_size
+        match = self.tree.match(tokens[:whole])
+        if match.length == whole:
+            return False
+        holder = self.new_sequence()
+        try:
+            self._sequences.fork_sequence(sequence, holder, whole)
+        except RuntimeError:
+            return False
+        self._now += 1
+        leaf = self._insert(match, tokens[:whole], holder)
+        self.tree.pin(leaf, 1)
+        self._unpin(sequence)
+        self._pinned[sequence] = leaf
+        return True
+
     def adopt(self, child: int, parent: int) -> None:
         """Pin for a fork of a running sequence what the sequence itself has pinned."""
         node = self._pinned.get(parent)
@@ -138,7 +180,14 @@ class PrefixCache:
             self.tree.pin(node, 1)
             self._pinned[child] = node
 
-    def keep(self, sequence: int, tokens: Sequence[int]) -> None:
+    def keep(
+        self,
+        sequence: int,
+        tokens: Sequence[int],
+        *,
+        cause: RemovalCause = "removed",
+        reason: str = "",
+    ) -> None:
         """Close a sequence and remember it; ``tokens`` are exactly those that it has.
 
         Never fails: what cannot be kept is removed, and what cannot be removed is left for `sweep`.
@@ -146,31 +195,26 @@ class PrefixCache:
         tree = self.tree
         whole = 0 if tree is None else len(tokens) // tree.page_size * tree.page_size
         if tree is None or not whole:
-            self.drop(sequence)
+            self.drop(sequence, cause=cause, reason=reason)
             return
         self._now += 1
         match = tree.match(tokens[:whole])
         if match.length == whole:  # computed twice, or nothing new
             tree.touch(match.node if match.partial is None else match.partial, self._now)
-            self.drop(sequence)
+            self.drop(sequence, cause=cause, reason=reason)
             return
         if whole < len(tokens):
             try:
                 self._sequences.popn(sequence, len(tokens) - whole)
             except RuntimeError:
-                self.drop(sequence)
+                self.drop(sequence, cause=cause, reason=reason)
                 return
-        end = tree.seal(match)
-        if end.holder is not None:  # the new sequence has all of it, and more
-            self._remove(end.holder)
-            tree.hold(end, None)
-        leaf = tree.extend(end, tokens[match.length : whole], sequence, self._now)
-        tree.touch(leaf, self._now)
+        self._insert(match, tokens[:whole], sequence)
         self._unpin(sequence)
 
-    def drop(self, sequence: int) -> None:
+    def drop(self, sequence: int, *, cause: RemovalCause = "removed", reason: str = "") -> None:
         """Close a sequence without remembering it. Never fails, see `keep`."""
-        self._remove(sequence)
+        self._remove(sequence, cause, reason)
         self._unpin(sequence)
 
     def evict(self) -> bool:
@@ -189,13 +233,13 @@ class PrefixCache:
         parent, holder = node.parent, node.holder
         assert parent is not None
         assert holder is not None
+        policy = tree.victims.policy
+        reason = policy.reason(victim, self._now)
         alone = parent.parent is not None and len(parent.children) == 1
         if alone:  # the parent becomes a leaf and needs a holder
             self._sequences.popn(holder, len(node.tokens))
         else:
-            self._sequences.remove_sequence(holder)
-        policy = tree.victims.policy
-        reason = policy.reason(victim, self._now)
+            self._sequences.remove_sequence(holder, cause="evicted", reason=reason)
         tree.emit(Evicted(node.number, victim.pages, policy.name, reason))
         tree.remove(node)
         if alone:
@@ -213,9 +257,21 @@ class PrefixCache:
         for sequence in waiting:
             self._remove(sequence)
 
-    def _remove(self, sequence: int) -> None:
+    def _insert(self, match: Match, tokens: Sequence[int], holder: int) -> Node:
+        """Add what follows a match; a sequence that held the match alone is not needed any more."""
+        assert self.tree is not None
+        end = self.tree.seal(match)
+        if end.holder is not None:
+            self._remove(end.holder)
+            self.tree.hold(end, None)
+        leaf = self.tree.extend(end, tokens[match.length :], holder, self._now)
+        self._sequences.retain_sequence(holder)
+        self.tree.touch(leaf, self._now)
+        return leaf
+
+    def _remove(self, sequence: int, cause: RemovalCause = "removed", reason: str = "") -> None:
         try:
-            self._sequences.remove_sequence(sequence)
+            self._sequences.remove_sequence(sequence, cause=cause, reason=reason)
         except RuntimeError:
             self._leftover.append(sequence)
 

@@ -42,7 +42,11 @@ class PaperModel:
         assert sequence not in self.tokens
         self.tokens[sequence], self.pages[sequence] = [], []
 
-    def remove_sequence(self, sequence):
+    def retain_sequence(self, sequence):
+        assert sequence in self.tokens
+
+    def remove_sequence(self, sequence, cause="removed", reason=""):
+        assert bool(reason) == (cause != "removed")
         self._operation("remove")
         for page in self.pages.pop(sequence):
             self._leave(page)

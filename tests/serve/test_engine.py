@@ -222,6 +222,22 @@ def test_the_same_prompt_four_times_gives_the_same_answer():
     assert model.computed == (12 + 2) + 3 * (4 + 2)  # the last page runs again, for its logits
 
 
+@pytest.mark.parametrize("index", ["radix", "hash"])
+def test_a_prompt_that_begins_like_a_running_one_shares_its_pages(index):
+    model, events = PaperModel(total_pages=64), []
+    engine = Engine(model, observer=events.append, prefix=index)
+    first = engine.submit([1, 2, 3, 4, 5, 6, 7, 8, 9], max_tokens=12)
+    engine.step()
+    engine.step()
+    second = engine.submit([1, 2, 3, 4, 5, 6, 7, 8, 10, 11], max_tokens=3)
+    checked(engine, model, events)
+    assert engine.snapshot().hit_tokens == 8
+    assert engine.output(first) == alone([1, 2, 3, 4, 5, 6, 7, 8, 9], max_tokens=12)
+    assert engine.output(second) == alone([1, 2, 3, 4, 5, 6, 7, 8, 10, 11], max_tokens=3)
+    assert model.computed == (9 + 11) + (2 + 2)
+    all_pages_come_back(engine, model)
+
+
 @pytest.mark.parametrize(
     ("wishes", "words"),
     [
