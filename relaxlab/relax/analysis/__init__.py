@@ -18,6 +18,7 @@ from relaxlab.relax.analysis.memory_usage import estimate_memory_usage
 from relaxlab.relax.analysis.purity import contains_impure_call
 from relaxlab.relax.analysis.recursion import detect_recursion
 from relaxlab.relax.analysis.reshape_pattern import has_reshape_pattern
+from relaxlab.relax.analysis.storage_liveness import storage_liveness
 from relaxlab.relax.analysis.variables import (
     all_global_vars,
     all_vars,
@@ -66,6 +67,7 @@ __all__ = [
     "name_to_binding",
     "post_order_visit",
     "remove_all_unused",
+    "storage_liveness",
     "tir_vars_in_type",
     "type_base_check",
     "type_lca",
