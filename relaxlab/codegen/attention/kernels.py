@@ -27,13 +27,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from relaxlab.codegen.attention.compiled import attend, lanes
+from relaxlab.codegen.attention.compiled import Compiled, attend, lanes
 from relaxlab.codegen.attention.program import CHUNK_WORDS, Layout, rows_of_tile
 from relaxlab.codegen.llvm.machine import machine
 from relaxlab.runtime.kv.attention import Kernel, KernelSpec, Kind, pick
 from relaxlab.runtime.kv.attention.page_table import ChunkPages, PageTable
 from relaxlab.runtime.kv.attention.plans import RecentPlans
-from relaxlab.runtime.kv.attention.scratch import Scratch
 from relaxlab.runtime.kv.attention.spec import array
 
 __all__ = ["FACTORIES"]
@@ -41,6 +40,7 @@ __all__ = ["FACTORIES"]
 Array = NDArray[Any]
 
 _LOG2_E: Final = 1.4426950408889634
+_FLOAT32: Final = np.dtype(np.float32)
 _MANY: Final = 840
 """Query rows of a long prompt, a multiple of every tile."""
 
@@ -63,30 +63,29 @@ class _Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """Chunks that one compiled function serves."""
-
-    function: Callable[..., int]
-    chunks: Array
-    address: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Plan:
-    """A round's chunks and runs as arrays, and how much scratch they need."""
+    """A round's runs and chunks as arrays of words, and how much scratch they need.
 
-    parts: tuple[_Part, ...]
+    Attributes
+    ----------
+    parts
+        For each compiled function that is needed, its chunks.
+    runs
+        All runs.
+    pitch, rows
+        Elements of a row of scratch, and rows.
+    biases
+        What is added to scores of tree nodes.
+    scratch
+        Buffers that are not in use.
+    """
+
+    parts: tuple[tuple[Compiled, Array], ...]
     runs: Array
-    runs_address: int
     pitch: int
     rows: int
     biases: Array
-    biases_address: int
-
-
-def _address(a: Array) -> int:
-    found: int = a.__array_interface__["data"][0]
-    return found
+    scratch: list[Array]
 
 
 def _plan(layout: Layout, chunks: Sequence[_Chunk], biases: Array) -> _Plan:
@@ -104,17 +103,14 @@ def _plan(layout: Layout, chunks: Sequence[_Chunk], biases: Array) -> _Plan:
         record = {name: getattr(chunk, name, 0) for name in CHUNK_WORDS}
         record |= {"first_run": first, "last_run": len(runs)}
         words.setdefault(rows, []).append([record[name] for name in CHUNK_WORDS])
-    parts = []
-    for rows, records in words.items():
-        table = np.array(records, np.int64)
-        parts.append(_Part(attend(layout, rows), table, _address(table)))
-    table = np.array(runs or [(0, 0, 0)], np.int64)
+    parts = tuple(
+        (attend(layout, rows), np.array(records, np.int64)) for rows, records in words.items()
+    )
     longest = max((chunk.keys for chunk in chunks), default=0)
     # a row of scores ends with a vector of its own, and rows do not meet at a multiple of a page
     pitch = (longest // 16 + 2) * 16 + 16
-    return _Plan(
-        tuple(parts), table, _address(table), pitch, max(wide, narrow), biases, _address(biases)
-    )
+    table = np.array(runs or [(0, 0, 0)], np.int64)
+    return _Plan(parts, table, pitch, max(wide, narrow), biases, [])
 
 
 class _Compiled:
@@ -126,40 +122,38 @@ class _Compiled:
         self.spec = spec
         self.portable: Kernel = pick(kind, spec, "numpy")
         self._plans = RecentPlans()
-        self._scratch = Scratch()
 
     def run(
         self, plan: _Plan, q: Array, k: Array, v: Array, output: Array, lse: Array, scale: float
     ) -> None:
         """Attend as planned."""
-        if q.dtype != np.float32:
+        if q.dtype is not _FLOAT32:
             q = q.astype(np.float32)
-        elif not q.flags.c_contiguous:
+        if not q.flags.c_contiguous:
             q = np.ascontiguousarray(q)
-        direct = output.dtype == np.float32 and output.flags.c_contiguous
+        direct = output.dtype is _FLOAT32 and output.flags.c_contiguous
         out = output if direct else np.empty(output.shape, np.float32)
         sums = lse if lse.flags.c_contiguous else np.empty(lse.shape, np.float32)
-        scratch = self._scratch.take((plan.rows * plan.pitch,), np.float32)
-        q_at, out_at, lse_at = _address(q), _address(out), _address(sums)
-        k_at, room = _address(k), _address(scratch)
-        v_at = k_at if v is k else _address(v)
-        for part in plan.parts:
-            part.function(
-                q_at,
-                k_at,
-                v_at,
-                plan.runs_address,
-                part.address,
-                len(part.chunks),
-                plan.biases_address,
-                out_at,
-                lse_at,
-                room,
+        free = plan.scratch
+        scratch = free.pop() if free else np.empty(plan.rows * plan.pitch, np.float32)
+        factor = scale * _LOG2_E
+        for function, chunks in plan.parts:
+            function(
+                q,
+                k,
+                v,
+                plan.runs,
+                chunks,
+                len(chunks),
+                plan.biases,
+                out,
+                sums,
+                scratch,
                 plan.pitch,
-                scale * _LOG2_E,
+                factor,
             )
-        self._scratch.give(scratch)
-        if out is not output:
+        free.append(scratch)
+        if not direct:
             output[...] = out
         if sums is not lse:
             lse[...] = sums

@@ -3,8 +3,8 @@
 Keys are given as *runs*: stretches of rows at equal distance, such as the used rows of a page. A
 tile of query rows that share a key/value head goes through the runs of a chunk three times:
 
-1. scores: as many keys as a vector has lanes at a time. Each key's products stay in a register
-   of their own and are added up by a tree of shuffles that leaves one score per lane.
+1. scores: as many keys as a vector has lanes at a time. The products of a query and a key stay
+   in a register of their own and are added up by a tree of shuffles: one score per lane.
 2. weights: running maximum, powers of two, their sum. This is the only place with masks: what a
    row does not see has the score minus infinity.
 3. output: the weighted sum of value rows, with all of a tile's accumulators in registers.
@@ -17,7 +17,7 @@ Examples
 >>> steps = {"k_row": 32, "k_head": 512, "v_row": 32, "v_head": 512}
 >>> layout = Layout(heads=1, group=2, k_dim=32, v_dim=32, **steps)
 >>> text = program(layout, 2, Host("generic", "", 64, masks=True, half=True))
->>> "define internal i32 @scores" in text, "define i32 @attend" in text
+>>> "define internal i32 @scores.32" in text, "define i32 @attend" in text
 (True, True)
 """
 
@@ -28,7 +28,15 @@ from relaxlab.codegen.llvm.builder import Builder, Value
 from relaxlab.codegen.llvm.host import Host
 from relaxlab.codegen.llvm.mathematics import helper_text
 
-__all__ = ["CHUNK_WORDS", "RUN_WORDS", "Layout", "lanes_of", "program", "rows_of_tile"]
+__all__ = [
+    "CHUNK_WORDS",
+    "DATA_OFFSET",
+    "RUN_WORDS",
+    "Layout",
+    "lanes_of",
+    "program",
+    "rows_of_tile",
+]
 
 CHUNK_WORDS: Final = (
     "first_token",
@@ -51,9 +59,16 @@ CHUNK_WORDS: Final = (
 RUN_WORDS: Final = ("k_offset", "v_offset", "count")
 """The 64-bit words that describe a run; offsets are in elements."""
 
+DATA_OFFSET: Final = 16
+"""Where an array object keeps the address of its first element, in bytes; checked before use."""
+
 _START: Final = -5.0e4
 _ACCUMULATORS: Final = 24
 """Registers for sums, of 32."""
+_KEYS: Final = 4
+"""Keys of which scores are computed at a time."""
+_UNROLLED: Final = 8
+"""Vectors of a key up to which there is no loop over them."""
 _WRITTEN: Final = frozenset({"scratch", "queries", "keys", "out", "lse", "inverse"})
 
 
@@ -116,77 +131,149 @@ def program(layout: Layout, rows: int, host: Host) -> str:
     biases, output, log-sum-exp, scratch; elements between scratch rows; factor on the scores.
     """
     lanes = lanes_of(layout, host)
-    scores = _scores(layout, lanes, rows)
     attend = _Attend(layout, lanes, rows)
-    text = scores.finish() + attend.write()
-    declared = {**scores.declarations, **attend.b.declarations}
+    text, declared = attend.write(), dict(attend.b.declarations)
+    # keys where they are, and keys copied to the stack
+    for stride in sorted({layout.k_row, layout.k_dim}):
+        scores = _scores(layout, lanes, rows, stride)
+        text += scores.finish()
+        declared.update(scores.declarations)
     helpers = helper_text(attend.b.helpers, host)
     extra = "".join(f"{line}\n" for line in declared.values() if line not in helpers)
+    return text + _entry() + helpers + extra
+
+
+def _entry() -> str:
+    """Return ``attend_arrays``: the same with NumPy arrays instead of addresses.
+
+    The address of an array's first element is read from the array object itself.
+    """
+    pointers = ("q", "k", "v", "runs", "chunks", "biases", "out", "lse", "scratch")
+    loads = "".join(
+        f"  %{name}.at = getelementptr i8, ptr %{name}, i64 {DATA_OFFSET}\n"
+        f"  %{name}.data = load ptr, ptr %{name}.at\n"
+        for name in pointers
+    )
+    signature = (
+        "ptr %q, ptr %k, ptr %v, ptr %runs, ptr %chunks, i64 %count, ptr %biases, ptr %out, "
+        "ptr %lse, ptr %scratch, i64 %pitch, float %scale"
+    )
+    arguments = signature
+    for name in pointers:
+        arguments = arguments.replace(f"%{name},", f"%{name}.data,")
     return (
-        text.replace("define internal i32 @scores", "define internal i32 @scores") + helpers + extra
+        f"define i32 @attend_arrays({signature}) {{\n{loads}"
+        f"  %status = call i32 @attend({arguments})\n  ret i32 %status\n}}\n"
     )
 
 
 # ---- scores ----------------------------------------------------------------------------------
 
 
-def _scores(layout: Layout, lanes: int, rows: int) -> Builder:
-    """Return the function of one block: ``rows`` queries against ``lanes`` keys."""
-    b = Builder(
-        "scores",
-        [("ptr", "k"), ("i64", "stride"), ("ptr", "q"), ("ptr", "out"), ("i64", "pitch")],
-    )
+def _scores(layout: Layout, lanes: int, rows: int, stride: int) -> Builder:
+    """Return the function of one block: all queries of a tile against ``lanes`` keys.
+
+    Four keys at a time, so that a key is loaded once for all queries. (That is a loop, or the
+    instructions of all keys would be mixed and fill more registers than there are.)
+    """
+    n = layout.k_dim // lanes
+    b = Builder(f"scores.{stride}", [("ptr", "k"), ("ptr", "q"), ("ptr", "out"), ("i64", "pitch")])
     k, q, out = b.argument("k"), b.argument("q"), b.argument("out")
-    rows_at = [k]
-    for _ in range(lanes - 1):
-        rows_at.append(b.element(rows_at[-1], b.argument("stride"), "float"))
-    with b.loop(b.int64(0), b.int64(rows), 1, writes=frozenset({"out"})) as row:
-        query = b.element(q, b.binary("mul", row.index, b.int64(layout.k_dim)), "float")
+    kept = b.allocate("float", rows * lanes * lanes // _KEYS, 64, "kept")
+    written = frozenset({"kept"})
+    with b.loop(b.int64(0), b.int64(lanes // _KEYS), 1, writes=written) as four:
+        tensors = (b.element(k, b.binary("mul", four.index, b.int64(_KEYS * stride)), "float"), q)
+        starts = [key * stride for key in range(_KEYS)]
         sums: list[Value] = []
-        for d in range(0, layout.k_dim, lanes):
-            part = b.load(b.element(query, b.int64(d), "float"), "float", lanes, 4, "q")
-            for key, at in enumerate(rows_at):
-                address = f"getelementptr float, {at.typed}, i64 {d}"
-                loaded = _loaded(b, address, lanes)
-                if d:
-                    sums[key] = b.fma(part, loaded, sums[key])
-                else:
-                    sums.append(b.binary("fmul", part, loaded))
-        place = b.element(out, b.binary("mul", row.index, b.argument("pitch")), "float")
-        b.store(_summed(b, sums), place, 4, "out")
+        if n <= _UNROLLED:
+            for d in range(n):
+                at = b.int64(d * lanes)
+                sums = _products(b, tensors, starts, layout.k_dim, at, lanes, rows, sums)
+        else:
+            zero = [b.literal(0.0, "float", lanes)] * (rows * _KEYS)
+            with b.loop(b.int64(0), b.int64(layout.k_dim), lanes, carried=zero) as part:
+                part.next = _products(
+                    b, tensors, starts, layout.k_dim, part.index, lanes, rows, part.carried
+                )
+            sums = part.results
+        mine = b.element(kept, b.binary("mul", four.index, b.int64(lanes)), "float")
+        for row in range(rows):
+            one = _quartered(b, sums[row * _KEYS : (row + 1) * _KEYS])
+            place = b.element(mine, b.int64(row * lanes * lanes // _KEYS), "float")
+            b.store(one, place, 4, "kept")
+    for row in range(rows):
+        first = row * lanes * lanes // _KEYS
+        vectors = [
+            b.load(b.element(kept, b.int64(first + i * lanes), "float"), "float", lanes, 4, "kept")
+            for i in range(lanes // _KEYS)
+        ]
+        place = b.element(out, b.binary("mul", b.int64(row), b.argument("pitch")), "float")
+        b.store(_joined(b, vectors), place, 4, "out")
     return b
 
 
-def _loaded(b: Builder, address: str, lanes: int) -> Value:
-    """Load within the loop: hoisted, all keys of a block would fill more registers than exist."""
-    pointer = b.fresh(address, "ptr")
+def _products(
+    b: Builder,
+    tensors: tuple[Value, Value],
+    starts: list[int],
+    dim: int,
+    at: Value,
+    lanes: int,
+    rows: int,
+    sums: list[Value],
+) -> list[Value]:
+    """Return, row by row and key by key, the sums with one more vector of features."""
+    k, q = tensors
+    keys = [_vector_at(b, k, b.binary("add", b.int64(start), at), lanes) for start in starts]
+    out: list[Value] = []
+    for row in range(rows):
+        part = _vector_at(b, q, b.binary("add", b.int64(row * dim), at), lanes)
+        for key in keys:
+            if sums:
+                out.append(b.fma(part, key, sums[len(out)]))
+            else:
+                out.append(b.binary("fmul", part, key))
+    return out
+
+
+def _vector_at(b: Builder, base: Value, index: Value, lanes: int) -> Value:
+    """Load here: hoisted, more vectors would be alive than there are registers."""
+    pointer = b.element(base, index, "float")
     return b.fresh(f"load <{lanes} x float>, ptr {pointer.text}, align 4", "float", lanes)
 
 
-def _summed(b: Builder, vectors: list[Value]) -> Value:
-    """Return the sums of the elements of each vector, as one vector in the same order."""
-    lanes = len(vectors)
+def _merged(b: Builder, vectors: list[Value], left: list[int], right: list[int]) -> list[Value]:
+    """Return, for each pair of vectors, what ``left`` picks of both plus what ``right`` picks."""
+    pairs = zip(vectors[::2], vectors[1::2], strict=True)
+    return [b.binary("fadd", _picked(b, x, y, left), _picked(b, x, y, right)) for x, y in pairs]
 
-    def merged(left: list[int], right: list[int]) -> None:
-        pairs = zip(vectors[::2], vectors[1::2], strict=True)
-        vectors[:] = [
-            b.binary("fadd", _picked(b, x, y, left), _picked(b, x, y, right)) for x, y in pairs
-        ]
 
-    # within each quarter of a register, first neighbours apart by two, then by one
-    quarters = range(0, lanes, 4)
-    merged(
-        [i + o for i in quarters for o in (0, lanes, 1, lanes + 1)],
-        [i + o for i in quarters for o in (2, lanes + 2, 3, lanes + 3)],
+def _quartered(b: Builder, vectors: list[Value]) -> Value:
+    """Return the sums of four vectors within each group of four lanes, one after the other."""
+    lanes = vectors[0].lanes
+    groups = range(0, lanes, 4)
+    two = _merged(
+        b,
+        vectors,
+        [i + o for i in groups for o in (0, lanes, 1, lanes + 1)],
+        [i + o for i in groups for o in (2, lanes + 2, 3, lanes + 3)],
     )
-    merged(
-        [i + o for i in quarters for o in (0, 1, lanes, lanes + 1)],
-        [i + o for i in quarters for o in (2, 3, lanes + 2, lanes + 3)],
+    (one,) = _merged(
+        b,
+        two,
+        [i + o for i in groups for o in (0, 1, lanes, lanes + 1)],
+        [i + o for i in groups for o in (2, 3, lanes + 2, lanes + 3)],
     )
-    # then whole quarters, each time the even ones against the odd ones
+    return one
+
+
+def _joined(b: Builder, vectors: list[Value]) -> Value:
+    """Return the sums over groups of four lanes, of each vector in turn, as one vector."""
+    lanes = vectors[0].lanes
     while len(vectors) > 1:
-        whole = [range(i, i + 4) for i in range(0, 2 * lanes, 4)]
-        merged([j for w in whole[::2] for j in w], [j for w in whole[1::2] for j in w])
+        groups = [range(i, i + 4) for i in range(0, 2 * lanes, 4)]
+        even, odd = ([j for group in groups[o::2] for j in group] for o in (0, 1))
+        vectors = _merged(b, vectors, even, odd)
     return vectors[0]
 
 
@@ -340,8 +427,8 @@ class _Attend:
         out = b.element(b.argument("scratch"), number, "float")
         pitch = b.argument("pitch")
         b.line(
-            f"call i32 @scores({keys.typed}, i64 {stride}, {self.queries.typed}, "
-            f"{out.typed}, {pitch.typed})"
+            f"call i32 @scores.{stride}({keys.typed}, {self.queries.typed}, {out.typed}, "
+            f"{pitch.typed})"
         )
         b.forget("scratch")
 
