@@ -32,7 +32,7 @@ def built(function):
 
 def every_way(vm, name, *args):
     """Return the result of a call, which all ways to run it must share."""
-    plain = runs = vm[name](*args)
+    plain = vm[name](*args)
     events = []
     vm.observer = events.append
     runs = [vm[name](*args)]
@@ -41,6 +41,7 @@ def every_way(vm, name, *args):
     runs.append(vm[name](*args))
     vm.set_instrument(None)
     runs.append(vm.profile(name, *args).result)
+    runs.append(VirtualMachine(vm.executable, cpu(), exec_mode="compiled")[name](*args))
     session = DebugSession(vm, name, *args)
     while not session.at_end:
         session.step()

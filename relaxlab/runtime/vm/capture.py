@@ -123,7 +123,7 @@ class CapturedProgram:
         self._heaps: list[Any] = []
         self._returning: set[str] = set()
         self._gates: set[Callable[..., Any]] = set()
-        executable = machine.executable
+        executable = machine.program.executable
         gated = VMExecutable(
             executable.func_table,
             machine.program.constants,
@@ -216,7 +216,11 @@ class _Gates:
         self.imports: list[KernelLibrary] = []
         self._program = program
         self._imports = imports
-        self._functions = program._machine.program.functions
+        linked = program._machine.program
+        self._functions = {
+            info.name: value
+            for info, value in zip(linked.executable.func_table, linked.pool, strict=True)
+        }
 
     def get_function(self, name: str) -> PackedFunc | None:
         """Return the gate of a host function."""

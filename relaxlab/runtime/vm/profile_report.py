@@ -52,7 +52,8 @@ class CallRow:
     seconds
         Time inside it, in all.
     bytes
-        Bytes of the tensors and storages that it was given and returned (also in a tuple), in all.
+        Bytes of the tensors that it was given and returned (also in a tuple), and of storages
+        that it returned, in all.
     """
 
     name: str

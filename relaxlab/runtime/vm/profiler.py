@@ -213,7 +213,8 @@ class _Clock(Hooks):
         self, row: _Row, arguments: Sequence[Any], result: Any, begun: int, ended: int
     ) -> None:
         row.inside += ended - begun
-        row.bytes += sum(map(_bytes_of, arguments)) + _bytes_of(result)
+        given = result.nbytes if type(result) is Storage else _bytes_of(result)
+        row.bytes += sum(map(_bytes_of, arguments)) + given
         self._span(row.callee, "call", begun, ended, len(self._open))
 
     def _span(self, name: str, category: str, begun: int, ended: int, depth: int) -> None:
@@ -338,27 +339,26 @@ def profile(
 def _kinds(machine: "VirtualMachine") -> dict[str, str]:
     """Return what each host function of a program is, by name."""
     kinds = {}
-    for info, value in zip(machine.executable.func_table, machine.program.pool, strict=True):
+    program = machine.program
+    for info, value in zip(program.executable.func_table, program.pool, strict=True):
         if not callable(value):
             continue
         if info.name in BUILTINS:
             kinds[info.name] = "builtin"
         else:
-            libraries = machine.executable.imports
+            libraries = program.executable.imports
             found = any(library.get_function(info.name) is not None for library in libraries)
             kinds[info.name] = "kernel" if found else "host"
     return kinds
 
 
 def _bytes_of(value: Any) -> int:
-    """Return the bytes of a tensor or a storage, or of those in a tuple; deeper ones do not count.
+    """Return the bytes of a tensor, or of those in a tuple; deeper ones do not count.
 
     A tuple that grows by one level a step would cost the square of its depth.
     """
     if type(value) is Tensor:
         return value.array.nbytes
-    if type(value) is Storage:
-        return value.nbytes
     if isinstance(value, list):
-        return sum(_bytes_of(item) for item in value if type(item) in (Tensor, Storage))
+        return sum(item.array.nbytes for item in value if type(item) is Tensor)
     return 0

@@ -196,6 +196,22 @@ def array(ty, rng):
     return rng.uniform(-1, 1, sizes).astype(ty.dtype.numpy())
 
 
+@pytest.mark.parametrize("built_for", ["bytecode", "compiled"])
+@pytest.mark.parametrize("run_as", ["bytecode", "compiled"])
+def test_every_mode_captures_and_replays(built_for, run_as):
+    mod = from_source(PROGRAMS["weights"])
+    args = [array(param.ty, np.random.default_rng(2)) for param in mod["main"].params]
+    want = values(build(mod, {})["main"](*args))
+    with PassContext(config=CUDA_GRAPH):
+        ex = relax.build(mod, "numpy", exec_mode=built_for)
+    vm = relax.VirtualMachine(ex, runtime.cpu(), exec_mode=run_as)
+    for _ in range(3):
+        for got, expected in zip(values(vm["main"](*args)), want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-6)
+    graphs = CUDAGraphExtension.of(vm)
+    assert graphs.replays == 2 * len(graphs.regions) > 0
+
+
 def test_sizes_come_with_the_run():
     vm = build(from_source(PROGRAMS["symbolic_sizes"]), CUDA_GRAPH)
     for m, n in ((3, 5), (4, 5)):

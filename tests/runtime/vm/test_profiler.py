@@ -75,7 +75,7 @@ def test_tensors_in_tuples_and_storages_are_bytes_too():
         ib.emit_ret(ib.r(2))
     report = VirtualMachine(ib.get(), cpu()).profile("main", X)
     found = {row.name: row.bytes for row in report.kernels}
-    assert found == {"vm.builtin.alloc_storage": 4096, "vm.builtin.make_tuple": 32}
+    assert found == {"vm.builtin.alloc_storage": 4096, "vm.builtin.make_tuple": 32}  # a pooled page
 
 
 # ---- the same as without --------------------------------------------------------------------
@@ -169,6 +169,15 @@ def test_an_instrument_that_skips_skips_here_too():
     vm.set_instrument(lambda f, name, before, *rest: name == "step" and before)
     assert vm["main"](0, X) is not None
     assert vm.profile("main", 0, X).result is not None
+
+
+def test_a_machine_in_compiled_mode_is_profiled_by_its_bytecode():
+    vm = counting_machine()
+    compiled = VirtualMachine(vm.executable, cpu(), exec_mode="compiled")
+    report = compiled.profile("main", 3, X)
+    assert report.result.numpy().tolist() == compiled["main"](3, X).numpy().tolist()
+    counts = [(row.text, row.count) for row in vm.profile("main", 3, X).instructions]
+    assert [(row.text, row.count) for row in report.instructions] == counts
 
 
 # ---- memory ---------------------------------------------------------------------------------

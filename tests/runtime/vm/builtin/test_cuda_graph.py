@@ -83,10 +83,10 @@ class Kernels:
         return kernel
 
 
-def machine(executable, kernels=None):
-    kernels = kernels or Kernels()
+def machine(executable, mode="bytecode"):
+    kernels = Kernels()
     executable.import_module(kernels)
-    return VirtualMachine(executable, cpu()), kernels.calls
+    return VirtualMachine(executable, cpu(), exec_mode=mode), kernels.calls
 
 
 def region(body, inputs=1, arity=4):
@@ -106,10 +106,17 @@ def region(body, inputs=1, arity=4):
 # ---- TVM's recorded program -----------------------------------------------------------------
 
 
-def test_the_recorded_program_captures_once_and_replays():
+@pytest.mark.parametrize("mode", ["bytecode", "compiled"])
+def test_the_recorded_program_captures_once_and_replays(mode):
     executable = VMExecutable.load_from_bytes(golden_vm.executable_bytes("build_cuda_graph"))
     assert executable.as_text() == golden_vm.case("build_cuda_graph")["as_text"]
-    vm, calls = machine(executable)
+    vm, calls = machine(executable, mode)
+    for start in (0.0, 1.0):
+        x = np.arange(8, dtype="float32") / 10 + start
+        want = np.exp((x + x) ** 2) + x
+        np.testing.assert_allclose(vm["main"](x).array, want, rtol=1e-6)
+    assert (CUDAGraphExtension.of(vm).replays, len(calls)) == (1, 10)
+    vm.extensions.clear()
     events = []
     vm.observer = events.append
     seen = []
