@@ -17,6 +17,9 @@ from relaxlab.trace.compact import compact_trace, line_text, state_at
 from relaxlab.trace.condition import Expression, ExpressionError
 from relaxlab.trace.debug_session import DebugSession, ReplayError
 from relaxlab.trace.explain import explain_events, explain_instruction
+from relaxlab.trace.pool_recorder import PoolRecorder
+from relaxlab.trace.pool_text import render_pool
+from relaxlab.trace.pool_timeline import PoolTimeline
 from relaxlab.trace.recorder import Recorder
 from relaxlab.trace.text import render
 from relaxlab.trace.timeline import Frame, StorageUse, Timeline, Write
@@ -28,6 +31,8 @@ __all__ = [
     "ExpressionError",
     "Frame",
     "PassRecorder",
+    "PoolRecorder",
+    "PoolTimeline",
     "Recorder",
     "ReplayError",
     "StorageUse",
@@ -39,5 +44,6 @@ __all__ = [
     "explain_instruction",
     "line_text",
     "render",
+    "render_pool",
     "state_at",
 ]

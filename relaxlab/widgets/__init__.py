@@ -6,6 +6,7 @@ Examples
 """
 
 from relaxlab.widgets.executable_view import ExecutableView
+from relaxlab.widgets.page_pool import PagePool
 from relaxlab.widgets.vm_stepper import VMStepper
 
-__all__ = ["ExecutableView", "VMStepper"]
+__all__ = ["ExecutableView", "PagePool", "VMStepper"]

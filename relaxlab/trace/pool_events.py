@@ -1,0 +1,123 @@
+"""What a recording of a cache holds, and each of its events in words.
+
+A recording is the cache's own events in order, with two kinds of remarks between them: which call
+made the events that follow, and what the tokens are that come next. The words are templates over
+the events' fields, so that a page can fill them in as Python does. There is no TVM counterpart.
+
+Examples
+--------
+>>> from relaxlab.runtime.kv.observer import PagesAllocated
+>>> explain_pool_event(PagesAllocated(2, (5, 6)))
+'Block 2 takes pages 5, 6 from the free stack.'
+>>> explain_pool_event(Called("fork_sequence(0, 1)", ""))
+'Call: fork_sequence(0, 1).'
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final, get_args
+
+from relaxlab.runtime.kv import observer
+
+__all__ = ["CLASSES", "Called", "PoolEvent", "TokensNamed", "WORDS", "explain_pool_event"]
+
+_LISTED: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call of the cache begins; ``refusal`` says why it was refused, if it was."""
+
+    call: str
+    refusal: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokensNamed:
+    """The next tokens of a sequence, as indices into the recording's table of token texts."""
+
+    seq_id: int
+    tokens: tuple[int, ...]
+
+
+PoolEvent = observer.Event | Called | TokensNamed
+
+CLASSES: Final[tuple[type, ...]] = (*get_args(observer.Event), Called, TokensNamed)
+"""Every class of event in a recording, in the order of its stream."""
+
+WORDS: Final = {
+    "CacheCleared": "The cache is cleared: all pages are free, in their first order.",
+    "BlockCreated": "Block {block} begins, empty, at position {start}.",
+    "BlockLinked": "Block {block} now follows block {parent} (-1: none).",
+    "BlockFreed": "Block {block} is gone.",
+    "PagesAllocated": "Block {block} takes pages {pages} from the free stack.",
+    "PagesFreed": "Block {block} gives pages {pages} back; the last one is taken next.",
+    "PlacesBorrowed": "Block {block} gets {count} places without pages: the pool is empty.",
+    "PlacesFilled": "The places of block {block} without pages get pages {pages}.",
+    "PagesShared": (
+        "Pages {pages} move from block {source} to block {block} before it, to be shared: "
+        "{length} tokens."
+    ),
+    "PartialPageCopied": (
+        "The first {rows} rows of page {source_page} (block {source}) are copied to page {page} "
+        "of block {block}: a page in mid-use cannot be shared."
+    ),
+    "SequenceAdded": "Sequence {seq_id} begins, empty, in block {block}.",
+    "SequenceForked": (
+        "Sequence {child} begins as the first {position} tokens of sequence {parent}, and goes on "
+        "in block {block}."
+    ),
+    "SequenceMoved": "Sequence {seq_id} now ends in block {block}.",
+    "SequenceRenamed": "Sequence {old} is now called {new}.",
+    "SequenceRemoved": "Sequence {seq_id} is gone ({cause}): {reason}",
+    "SequenceRetained": "Sequence {seq_id} is kept for its contents only; it may be evicted.",
+    "SequenceRevived": "Sequence {seq_id} is in use again.",
+    "WindowEnabled": (
+        "Sequence {seq_id} keeps its first {sink} tokens and {window} in all: a sliding window."
+    ),
+    "SinkMoved": "{last_block_sink} sink tokens of sequence {seq_id} lie in its last block.",
+    "RoundStarted": "A round begins: sequences {seq_ids} get {append_lengths} tokens.",
+    "TokensCounted": "Sequence {seq_id} counts {count} more tokens.",
+    "TokensAppended": (
+        "{count} slots at the end of block {block} are reserved for sequence {seq_id}."
+    ),
+    "Slid": (
+        "{tokens} tokens behind the sink of sequence {seq_id} slide out of block {block}; "
+        "pages {places} leave it."
+    ),
+    "Popped": "The last {tokens} tokens of sequence {seq_id} leave block {block}.",
+    "TreeGrown": "Sequence {seq_id} has a tree of uncommitted tokens, with parents {parents}.",
+    "TreeDropped": "The tree of sequence {seq_id} is settled; accepted nodes: {accepted}.",
+    "TokensCompacted": "Rows move within the pages, slot by slot: {moves}.",
+    "RowsStored": "Layer {layer} stores its rows in slots {slots}.",
+    "KernelRan": "Kernel {kernel} ran for layer {layer} ({part} part, depth {depth}).",
+    "RoundFinished": "The round is over.",
+    "SendMarked": "Rows of sequence {seq_id} from position {begin} on go to receiver {receiver}.",
+    "PagesSent": "Layer {layer}: stored rows are sent from slots {local} to slots {remote}.",
+    "TokensSent": "Layer {layer}: the round's rows are sent to slots {remote}.",
+    "SequenceExported": "All {length} rows of sequence {seq_id} were copied out.",
+    "SequenceImported": "All {length} rows of sequence {seq_id} were copied in.",
+    "GroupExported": "Group {group} of sequence {seq_id} was copied out.",
+    "ImportPrepared": "Sequence {seq_id} is being imported, in {groups} groups.",
+    "GroupImported": "Group {group} of sequence {seq_id} is here.",
+    "ImportFinished": "Sequence {seq_id} is imported.",
+    "Misused": "Warning: {message}",
+    "Called": "Call: {call}.{refusal}",
+    "TokensNamed": "Sequence {seq_id} is given tokens.",
+}
+"""A template per class: ``{field}`` stands for the field's value."""
+
+
+def explain_pool_event(event: PoolEvent) -> str:
+    """Return an event in one sentence."""
+    template = WORDS[type(event).__name__]
+    return re.sub(r"\{(\w+)\}", lambda match: _text(getattr(event, match[1])), template)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, tuple):
+        return str(int(value)) if isinstance(value, bool) else str(value)
+    items = [f"{one[0]} to {one[1]}" if isinstance(one, tuple) else str(one) for one in value]
+    if len(items) > _LISTED:
+        return f"{', '.join(items[:_LISTED])}, … ({len(items)})"
+    return ", ".join(items) or "none"

@@ -1,0 +1,154 @@
+"""Record what happens to the pages of a cache, call by call.
+
+A recorder is the cache's observer. It also notes which call made the events that follow, and, where
+somebody tells it, which tokens a sequence is given: a view can then show text in the pages. There
+is no TVM counterpart.
+
+Examples
+--------
+>>> from relaxlab.runtime.kv.observer import PagesAllocated
+>>> recorder = PoolRecorder(num_pages=8, page_size=4)
+>>> with recorder.call("begin_forward([0], [5])"):
+...     recorder(PagesAllocated(0, (0, 1)))
+>>> recorder
+PoolRecorder(2 events, 1 call)
+"""
+
+import functools
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Self
+
+from relaxlab.runtime.kv.observer import Event
+from relaxlab.runtime.kv.paged_kv_cache import PagedAttentionKVCache
+from relaxlab.runtime.kv.snapshot import CacheState, snapshot
+from relaxlab.trace.pool_events import Called, PoolEvent, TokensNamed
+
+__all__ = ["PoolRecorder"]
+
+_CALLS: Final = frozenset(
+    (
+        "clear",
+        "add_sequence",
+        "remove_sequence",
+        "fork_sequence",
+        "popn",
+        "retain_sequence",
+        "revive_sequence",
+        "enable_sliding_window_for_seq",
+        "begin_forward",
+        "end_forward",
+        "commit_accepted_token_tree_nodes",
+        "disagg_prepare_recv",
+        "disagg_mark_send",
+        "prepare_import",
+        "import_page_group",
+        "finish_import",
+        "export_page_group",
+    )
+)
+_ARGUMENT: Final = 60
+
+
+class PoolRecorder:
+    """An observer of one cache.
+
+    Parameters
+    ----------
+    num_pages, page_size
+        Of the cache.
+    name
+        What a view calls the recording.
+
+    Attributes
+    ----------
+    events : list of PoolEvent
+        Everything so far.
+    tokens : list of str
+        Texts of the tokens that were named, each once.
+    """
+
+    def __init__(self, num_pages: int, page_size: int, *, name: str = "cache") -> None:
+        self.num_pages = num_pages
+        self.page_size = page_size
+        self.name = name
+        self.events: list[PoolEvent] = []
+        self.tokens: list[str] = []
+        self._indices: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, cache: PagedAttentionKVCache, *, name: str = "cache") -> Self:
+        """Return a recorder of a new paged cache: its observer, and told of every call.
+
+        Raises
+        ------
+        ValueError
+            If the cache was used already: the recording would not know how.
+        """
+        pages, page_size = cache.config.num_total_pages, cache.config.page_size
+        if snapshot(cache) != CacheState(pages, page_size):
+            raise ValueError("expected a new or cleared cache: record from its beginning")
+        recorder = cls(pages, page_size, name=name)
+        cache.observer = recorder
+        for method in _CALLS:
+            # on this one object, so that whoever already holds the cache is noted too
+            setattr(cache, method, _noting(getattr(cache, method), method, recorder))
+        return recorder
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        self.events.append(event)
+
+    @contextmanager
+    def call(self, text: str) -> Iterator[None]:
+        """Note a call: the events of the block are its own, and so is the error it raises."""
+        at = len(self.events)
+        self.events.append(Called(text, ""))
+        try:
+            yield
+        except Exception as error:
+            message = " ".join(str(error).split())
+            self.events[at] = Called(text, f" It was refused: {message}")
+            raise
+
+    def name_tokens(self, seq_id: int, texts: Iterable[str]) -> None:
+        """Say which tokens a sequence is given next."""
+        known = self._indices
+        indices = tuple(known.setdefault(text, len(known)) for text in texts)
+        self.tokens = list(known)
+        self.events.append(TokensNamed(seq_id, indices))
+
+    def __repr__(self) -> str:
+        calls = sum(isinstance(event, Called) for event in self.events)
+        return (
+            f"PoolRecorder({len(self.events)} event{'' if len(self.events) == 1 else 's'}, "
+            f"{calls} call{'' if calls == 1 else 's'})"
+        )
+
+
+def _noting(method: Any, name: str, recorder: PoolRecorder) -> Any:
+    depth = [0]
+
+    @functools.wraps(method)
+    def noting(*args: Any, **keywords: Any) -> Any:
+        if depth[0]:  # a call that another call makes is part of it
+            return method(*args, **keywords)
+        depth[0] += 1
+        try:
+            with recorder.call(_call_text(name, args, keywords)):
+                return method(*args, **keywords)
+        finally:
+            depth[0] -= 1
+
+    return noting
+
+
+def _call_text(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+    words = [_short(one) for one in args]
+    words += [f"{key}={_short(value)}" for key, value in keywords.items()]
+    return f"{name}({', '.join(words)})"
+
+
+def _short(value: Any) -> str:
+    text = repr(list(value) if isinstance(value, tuple) else value)
+    return text if len(text) <= _ARGUMENT else f"{text[: _ARGUMENT - 1]}…"

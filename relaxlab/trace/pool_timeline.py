@@ -1,0 +1,208 @@
+"""The pages of a recorded cache at every moment.
+
+The state at a position is a fold of the events before it; a state is kept now and then, so that
+looking anywhere costs a bounded number of folds. Names of tokens follow the rows that hold them,
+through forks, copies and slides. Counterpart: :class:`relaxlab.trace.Timeline` for the machine.
+
+Examples
+--------
+>>> from relaxlab.runtime.kv.observer import BlockCreated, PagesAllocated, SequenceAdded
+>>> from relaxlab.trace.pool_recorder import PoolRecorder
+>>> recorder = PoolRecorder(num_pages=4, page_size=2)
+>>> for event in (BlockCreated(0, 0), SequenceAdded(0, 0), PagesAllocated(0, (0,))):
+...     recorder(event)
+>>> timeline = PoolTimeline.of(recorder)
+>>> [timeline.state(position).available for position in range(4)]
+[4, 4, 4, 3]
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Self
+
+from relaxlab.runtime.kv.block import NO_PAGE
+from relaxlab.runtime.kv.observer import (
+    BlockCreated,
+    BlockFreed,
+    CacheCleared,
+    Event,
+    PagesShared,
+    PartialPageCopied,
+    Popped,
+    Slid,
+    TokensAppended,
+    TokensCompacted,
+)
+from relaxlab.runtime.kv.snapshot import BlockState, CacheState, StateFold
+from relaxlab.trace.pool_events import Called, PoolEvent, TokensNamed
+from relaxlab.trace.pool_recorder import PoolRecorder
+
+__all__ = ["PoolTimeline", "page_of", "slot_of"]
+
+_KEPT_EVERY: Final = 1024
+_UNNAMED: Final = -1
+
+
+class PoolTimeline:
+    """Every state of a recording; position ``n`` is the moment before event ``n``.
+
+    Parameters
+    ----------
+    events
+        In order, from an empty cache on.
+    num_pages, page_size
+        Of the cache.
+    name
+        What the recording is called.
+    tokens
+        Texts that the events name tokens by.
+
+    Attributes
+    ----------
+    calls : list of int
+        Positions at which a call begins.
+    """
+
+    def __init__(
+        self,
+        events: Iterable[PoolEvent],
+        num_pages: int,
+        page_size: int,
+        *,
+        name: str = "cache",
+        tokens: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self.events = tuple(events)
+        self.tokens = tuple(tokens)
+        self.num_pages = num_pages
+        self.page_size = page_size
+        self.calls = [at for at, one in enumerate(self.events) if isinstance(one, Called)]
+        self._kept: list[CacheState] = []
+        fold = StateFold(CacheState(num_pages, page_size))
+        for at, event in enumerate(self.events):
+            if at % _KEPT_EVERY == 0:
+                self._kept.append(fold.state())
+            if not isinstance(event, Called | TokensNamed):
+                fold.apply(event)
+        if not self._kept or len(self.events) % _KEPT_EVERY == 0:
+            self._kept.append(fold.state())
+
+    @classmethod
+    def of(cls, recorder: PoolRecorder) -> Self:
+        """Return the timeline of what a recorder has up to now."""
+        return cls(
+            recorder.events,
+            recorder.num_pages,
+            recorder.page_size,
+            name=recorder.name,
+            tokens=recorder.tokens,
+        )
+
+    def __len__(self) -> int:
+        """Return the number of events."""
+        return len(self.events)
+
+    def state(self, position: int) -> CacheState:
+        """Return the state at a position; one outside the recording is an ``IndexError``."""
+        self._require(position)
+        kept = position // _KEPT_EVERY
+        fold = StateFold(self._kept[kept])
+        for event in self.events[kept * _KEPT_EVERY : position]:
+            if not isinstance(event, Called | TokensNamed):
+                fold.apply(event)
+        return fold.state()
+
+    def call(self, position: int) -> Called | None:
+        """Return the call that an event before a position belongs to; None before the first."""
+        self._require(position)
+        earlier = [at for at in self.calls if at < position]
+        found = self.events[earlier[-1]] if earlier else None
+        return found if isinstance(found, Called) else None
+
+    def names(self, position: int) -> dict[int, list[str]]:
+        """Return the texts of the tokens in each block; "?" for a token that nobody named."""
+        self._require(position)
+        names: dict[int, list[int]] = {}
+        coming: dict[int, list[int]] = {}
+        fold = StateFold(CacheState(self.num_pages, self.page_size))
+        for event in self.events[:position]:
+            if isinstance(event, TokensNamed):
+                coming.setdefault(event.seq_id, []).extend(event.tokens)
+            elif not isinstance(event, Called):
+                _rename(names, coming, fold, event)
+                fold.apply(event)
+        texts = [*self.tokens, "?"]
+        return {block: [texts[one] for one in found] for block, found in names.items()}
+
+    def _require(self, position: int) -> None:
+        if not 0 <= position <= len(self.events):
+            raise IndexError(
+                f"position {position} is outside the recording: expected 0 to {len(self.events)}"
+            )
+
+    def __repr__(self) -> str:
+        return f"PoolTimeline({self.name}, {len(self.events)} events, {len(self.calls)} calls)"
+
+
+def slot_of(block: BlockState, token: int, page_size: int) -> tuple[int, int]:
+    """Return page and row of a block's token; the page is -1 where it has none (yet)."""
+    row = token if token < block.sink else token - block.sink + block.offset
+    place = row // page_size
+    return block.pages[place] if place < len(block.pages) else NO_PAGE, row % page_size
+
+
+def page_of(block: BlockState, page: int, page_size: int) -> list[tuple[int, int]]:
+    """Return (row, token) of what a block holds in one of its pages."""
+    slots = (slot_of(block, token, page_size) for token in range(block.length))
+    return [(row, token) for token, (found, row) in enumerate(slots) if found == page]
+
+
+def _rename(
+    names: dict[int, list[int]],
+    coming: dict[int, list[int]],
+    fold: StateFold,
+    event: Event,
+) -> None:
+    """Let the names follow an event that is about to be folded."""
+    match event:
+        case CacheCleared():
+            names.clear()
+            coming.clear()
+        case BlockCreated(block, _):
+            names[block] = []
+        case BlockFreed(block):
+            names.pop(block, None)
+        case TokensAppended(seq_id, block, count):
+            waiting = coming.get(seq_id, [])
+            given = waiting[:count]
+            del waiting[:count]
+            names[block] += given + [_UNNAMED] * (count - len(given))
+        case PagesShared(source, block, _, length, _, _):
+            names[block] = names[source][:length]
+            del names[source][:length]
+        case PartialPageCopied(block, _, source, source_page, rows):
+            found = _block(fold.state(), source)
+            held = page_of(found, source_page, fold.state().page_size)[:rows]
+            names[block] = [names[source][token] for _, token in held]
+        case Popped(_, block, tokens, _, _):
+            del names[block][len(names[block]) - tokens :]
+        case Slid(_, block, tokens, _, _, sink, _):
+            del names[block][sink : sink + tokens]
+        case TokensCompacted(moves):
+            state = fold.state()
+            places = {
+                page * state.page_size + row: (one.index, token)
+                for one in state.blocks
+                for token in range(one.length)
+                for page, row in [slot_of(one, token, state.page_size)]
+            }
+            for source, target in moves:
+                if source in places and target in places:
+                    (block, token), (other, place) = places[source], places[target]
+                    names[other][place] = names[block][token]
+        case _:
+            pass
+
+
+def _block(state: CacheState, index: int) -> BlockState:
+    return next(block for block in state.blocks if block.index == index)

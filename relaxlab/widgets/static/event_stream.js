@@ -1,0 +1,93 @@
+// Events out of the bytes that relaxlab/trace/event_stream.py writes.
+//
+// The stream is looked through once, for where each event begins; an event is decoded when it is
+// asked for. So a million events cost a few megabytes and two bytes of attention each.
+
+/** Bytes of a base64 text. */
+export function bytesOf(base64) {
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let index = 0; index < text.length; index++) bytes[index] = text.charCodeAt(index);
+  return bytes;
+}
+
+export class EventStream {
+  /** `schema` is [[name, [[field, form], ...]], ...]; `texts` the table of texts. */
+  constructor(bytes, schema, texts) {
+    this.bytes = bytes;
+    this.schema = schema;
+    this.texts = texts;
+    this.at = 0;
+    this.starts = this.#index();
+  }
+
+  get length() {
+    return this.starts.length;
+  }
+
+  #number() {
+    let low = 0;
+    let scale = 1;
+    for (;;) {
+      const byte = this.bytes[this.at++];
+      if (byte < 128) {
+        low += byte * scale;
+        // zigzag, without bit operations: they would cut at 32 bits
+        return low % 2 ? -(low + 1) / 2 : low / 2;
+      }
+      low += (byte - 128) * scale;
+      scale *= 128;
+    }
+  }
+
+  #skip(count) {
+    for (let left = count; left > 0; this.at++) if (this.bytes[this.at] < 128) left--;
+  }
+
+  #index() {
+    const { bytes, schema } = this;
+    let starts = new Uint32Array(1024);
+    let count = 0;
+    const forms = schema.map(([, fields]) => fields.map(([, form]) => form));
+    this.at = 0;
+    while (this.at < bytes.length) {
+      if (count === starts.length) {
+        const more = new Uint32Array(2 * count);
+        more.set(starts);
+        starts = more;
+      }
+      starts[count++] = this.at;
+      for (const form of forms[this.#number()]) {
+        if (form === "i" || form === "s") this.#skip(1);
+        else this.#skip(this.#number() * (form === "P" ? 2 : 1));
+      }
+    }
+    return starts.subarray(0, count);
+  }
+
+  /** Index of an event's class in the schema, without decoding the rest. */
+  kind(index) {
+    // fewer than 64 classes: the first byte says it all
+    return this.schema[this.bytes[this.starts[index]] >> 1][0];
+  }
+
+  /** An event as {kind, field: value, ...}. */
+  get(index) {
+    this.at = this.starts[index];
+    const [kind, fields] = this.schema[this.#number()];
+    const event = { kind };
+    for (const [name, form] of fields) {
+      if (form === "i") event[name] = this.#number();
+      else if (form === "s") event[name] = this.texts[this.#number()];
+      else {
+        const count = this.#number();
+        const list = new Array(count);
+        for (let item = 0; item < count; item++) {
+          list[item] = form === "I" ? this.#number() : [this.#number(), this.#number()];
+        }
+        event[name] = list;
+      }
+    }
+    return event;
+  }
+}

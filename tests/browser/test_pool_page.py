@@ -1,0 +1,137 @@
+"""The page pool as one HTML file: what is drawn is what its text twin says, at every step."""
+
+import re
+
+import pytest
+
+from relaxlab.trace.pool_text import counters, free_pages, sequence_words, users_of
+from relaxlab.widgets import PagePool
+from tests.trace.pool_runs import random_run, story
+
+COUNT_COLOURS = """() => {
+  const canvas = document.querySelector(".rl-grid");
+  const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const seen = new Set();
+  for (let at = 0; at < data.length; at += 4) seen.add(data.slice(at, at + 3).join());
+  return seen.size;
+}"""
+
+
+def shown(page):
+    return page.evaluate(
+        """() => ({
+          counters: document.querySelector(".rl-counters").textContent,
+          free: document.querySelector(".rl-free").textContent,
+          sequences: [...document.querySelectorAll(".rl-sequences li")].map((item) => [
+            item.querySelector(".rl-swatch")?.textContent ?? "none",
+            item.querySelector(".rl-length")?.textContent ?? "",
+            [...item.querySelectorAll(".rl-chip")].map((chip) => chip.textContent)]),
+        })"""
+    )
+
+
+def expected(timeline, position):
+    state = timeline.state(position)
+    blocks = {block.index: block for block in state.blocks}
+    sequences = []
+    for sequence in sorted(state.sequences, key=lambda one: one.seq_id):
+        pages, at = [], sequence.last_block
+        while at != -1:
+            pages = [*("–" if page < 0 else str(page) for page in blocks[at].pages), *pages]
+            at = blocks[at].parent
+        sequences.append([f"s{sequence.seq_id}", sequence_words(state, sequence), pages])
+    return {
+        "counters": counters(state),
+        "free": free_pages(state),
+        "sequences": sequences or [["none", "", []]],
+    }
+
+
+def goto(page, position):
+    field = page.get_by_label(re.compile("^Go to"))
+    field.fill(str(position))
+    field.press("Tab")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_step_shows_what_the_twin_says(open_page, seed):
+    view = PagePool(random_run(seed, operations=15)[1])
+    timeline = view.timelines[0]
+    page = open_page(view)
+    page.locator(".rl-pool").focus()
+    page.keyboard.press("Home")
+    for position in range(len(timeline) + 1):
+        assert shown(page) == expected(timeline, position)
+        page.keyboard.press("]")
+    for position in reversed(range(0, len(timeline), 7)):
+        goto(page, position)
+        assert shown(page) == expected(timeline, position)
+
+
+def test_a_page_can_be_chosen_by_mouse_and_by_keys(open_page):
+    view = PagePool(story())
+    timeline = view.timelines[0]
+    state = timeline.state(len(timeline))
+    page = open_page(view)
+    shared = next(block for block in state.blocks if len(users_of(state)[block.index]) > 1)
+    number = shared.pages[0]
+    page.get_by_role("button", name=f"page {number}", exact=True).first.click()
+    detail = page.locator(".rl-detail").inner_text()
+    assert detail.startswith(f"Page {number}: block {shared.index}, shared by sequences 0, 2;")
+    assert (
+        page.locator(".rl-token").all_text_contents()
+        == timeline.names(len(timeline))[shared.index][:4]
+    )
+    page.locator(".rl-grid-pane").focus()
+    page.keyboard.press("Shift+ArrowRight")
+    assert page.locator(".rl-detail").inner_text().startswith(f"Page {number + 1}")
+    page.locator(".rl-grid").click(position={"x": 10, "y": 10})
+    assert page.locator(".rl-detail").inner_text().startswith("Page 0")
+
+
+def test_calls_refusals_and_disabled_buttons_speak(open_page):
+    view = PagePool(story())
+    timeline = view.timelines[0]
+    page = open_page(view)
+    page.get_by_role("button", name="Restart").click()
+    back = page.get_by_role("button", name="Back")
+    assert back.get_attribute("aria-disabled") == "true"
+    assert "beginning" in back.get_attribute("title")
+    for at in timeline.calls[1:]:
+        page.get_by_role("button", name="Next call").click()
+        assert page.get_by_label("Go to event").input_value() == str(at)
+    refused = next(at for at in timeline.calls if timeline.events[at].refusal)
+    goto(page, refused + 1)
+    assert "It was refused" in page.locator(".rl-call").inner_text()
+
+
+def test_two_runs_share_one_clock(open_page):
+    one, two = story(), story()
+    one.name, two.name = "left", "right"
+    view = PagePool(one, two)
+    page = open_page(view)
+    goto(page, 4)
+    assert page.locator(".rl-run").count() == 2
+    calls = page.locator(".rl-call").all_text_contents()
+    assert calls == ["Next: Call: fork_sequence(0, 2)."] * 2
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [700, 1280])
+def test_the_grid_is_painted_and_fits(open_page, scheme, width):
+    page = open_page(PagePool(story()), color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 800})
+    page.wait_for_timeout(100)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(COUNT_COLOURS) > 4
+
+
+def test_playing_reaches_the_end(open_page):
+    page = open_page(PagePool(story()))
+    page.get_by_role("button", name="Restart").click()
+    page.get_by_label("events a second").fill("1000")
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_function(
+        "() => { const at = document.querySelector('.rl-slider'); return at.value === at.max; }"
+    )
+    page.get_by_role("button", name="Play").wait_for()

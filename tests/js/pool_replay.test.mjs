@@ -1,0 +1,77 @@
+// The page's fold of a cache's events equals Python's after every event. The cases are made by
+// tests/widgets/test_pool_replay_js.py; RELAXLAB_CASES names the file. Without it only the fixed
+// examples run.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import test from "node:test";
+
+const load = (name) => {
+  const source = readFileSync(new URL(`../../relaxlab/widgets/static/${name}`, import.meta.url));
+  // through an address with the text in it: a .js file is a module for every Node only so
+  return import(`data:text/javascript;base64,${source.toString("base64")}`);
+};
+const { bytesOf, EventStream } = await load("event_stream.js");
+const { emptyPool, filledRows, fold, freePages, PoolReplay, rowsIn, slotOf, snapshotOf, usersOf } =
+  await load("pool_replay.js");
+
+const { cases } = process.env.RELAXLAB_CASES
+  ? JSON.parse(readFileSync(process.env.RELAXLAB_CASES, "utf8")) : { cases: [] };
+
+const namesOf = (state, tokens) => Object.fromEntries([...state.blocks].map(([index, { names }]) =>
+  [index, names.map((name) => tokens[name] ?? "?")]));
+
+test("states and names equal Python's after every event, in any order of looking", () => {
+  for (const { run, states, names, seed } of cases) {
+    const stream = new EventStream(bytesOf(run.stream), run.schema, run.texts);
+    assert.equal(stream.length, states.length - 1);
+    const replay = new PoolReplay(stream, run.num_pages, run.page_size);
+    const order = [...states.keys()];
+    for (let index = order.length - 1; index > 0; index--) { // shuffled, the same every time
+      const other = (index * 7919 + seed * 104729) % (index + 1);
+      [order[index], order[other]] = [order[other], order[index]];
+    }
+    for (const at of [...states.keys(), ...order]) {
+      const state = replay.at(at);
+      assert.deepEqual(snapshotOf(state), states[at], `seed ${seed}, event ${at}`);
+      const owned = state.owners.filter((block) => block >= 0).length;
+      assert.equal(freePages(state).length, run.num_pages - owned);
+      assert.equal(replay.used[at], owned);
+      let filled = 0;
+      for (const [index, block] of state.blocks) {
+        for (const page of block.pages.filter((one) => one >= 0)) {
+          const held = [...Array(block.length).keys()].map((token) => [slotOf(state, index, token), token])
+            .filter(([[found]]) => found === page).map(([[, row], token]) => [row, token]);
+          assert.deepEqual(rowsIn(state, index, page), held, `seed ${seed}, event ${at}`);
+          filled += held.length;
+        }
+      }
+      assert.equal(filledRows(state), filled);
+    }
+    assert.deepEqual(namesOf(replay.at(stream.length), run.tokens), names, `seed ${seed}`);
+  }
+});
+
+test("an event out of order is refused", () => {
+  const refused = [
+    { kind: "PagesAllocated", block: 0, pages: [3] },
+    { kind: "BlockLinked", block: 9, parent: -1 },
+    { kind: "TokensCounted", seq_id: 5, count: 1 },
+    { kind: "Unheard", of: 1 },
+  ];
+  for (const event of refused) assert.throws(() => fold(emptyPool(4, 2), event), Error);
+  const state = emptyPool(4, 2);
+  fold(state, { kind: "BlockCreated", block: 0, start: 0 });
+  fold(state, { kind: "PagesAllocated", block: 0, pages: [0, 1] });
+  fold(state, { kind: "SequenceAdded", seq_id: 7, block: 0 });
+  assert.deepEqual(usersOf(state), new Map([[0, [7]]]));
+  assert.deepEqual(freePages(state), [2, 3]);
+});
+
+test("numbers beyond 32 bits survive", () => {
+  const schema = [["N", [["value", "i"]]]];
+  // zigzag of 2**40 and of -(2**40), seven bits a byte
+  const bytes = Uint8Array.from([0, 128, 128, 128, 128, 128, 64, 0, 255, 255, 255, 255, 255, 63]);
+  const stream = new EventStream(bytes, schema, []);
+  assert.deepEqual([stream.get(0).value, stream.get(1).value], [2 ** 40, -(2 ** 40)]);
+});

@@ -1,0 +1,114 @@
+"""The recording of a cache tells what the cache was, at every moment."""
+
+import re
+
+import pytest
+
+from relaxlab.runtime.kv import observer
+from relaxlab.runtime.kv.invariants import violations
+from relaxlab.runtime.kv.snapshot import snapshot
+from relaxlab.trace.pool_events import CLASSES, WORDS, Called, explain_pool_event
+from relaxlab.trace.pool_recorder import PoolRecorder
+from relaxlab.trace.pool_text import counters, render_pool, users_of
+from relaxlab.trace.pool_timeline import PoolTimeline, page_of
+from tests.trace.pool_runs import new_cache, random_run, story
+
+SEEDS = range(40)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_end_of_a_recording_is_the_cache(seed):
+    cache, recorder = random_run(seed)
+    timeline = PoolTimeline.of(recorder)
+    assert timeline.state(len(timeline)) == snapshot(cache)
+    ends = [*timeline.calls[1:], len(timeline)]
+    for at in ends:  # between calls, also after refused ones
+        assert violations(timeline.state(at)) == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_token_keeps_its_name_wherever_its_row_goes(seed):
+    _, recorder = random_run(seed)
+    timeline = PoolTimeline.of(recorder)
+    state, names = timeline.state(len(timeline)), timeline.names(len(timeline))
+    for block in state.blocks:
+        assert len(names[block.index]) == block.length
+        assert "?" not in names[block.index]
+    # a name stands for one token of one moment: sequences that share it share its page or a copy
+    for sequence in state.sequences:
+        chain, at = [], sequence.last_block
+        while at != -1:
+            block = next(one for one in state.blocks if one.index == at)
+            chain, at = [*names[block.index], *chain], block.parent
+        assert len(chain) == sequence.length
+        assert len(set(chain)) == len(chain)
+
+
+def test_every_event_has_words_over_its_own_fields():
+    assert set(WORDS) == {cls.__name__ for cls in CLASSES}
+    for cls in CLASSES:
+        fields = re.findall(r"\{(\w+)\}", WORDS[cls.__name__])
+        assert set(fields) <= set(cls.__dataclass_fields__)
+    event = observer.RowsStored(0, tuple(range(20)))
+    assert explain_pool_event(event).endswith("slots 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, … (20).")
+    assert explain_pool_event(observer.TokensCompacted(((5, 3), (7, 4)))).endswith(
+        "5 to 3, 7 to 4."
+    )
+    assert explain_pool_event(observer.RowsStored(0, ())).endswith("slots none.")
+
+
+def test_calls_are_noted_with_their_refusals_and_once():
+    recorder = story()
+    calls = [event for event in recorder.events if isinstance(event, Called)]
+    assert [event.call for event in calls][:4] == [
+        "add_sequence(0)",
+        "begin_forward([0], [9])",
+        "end_forward()",
+        "fork_sequence(0, 1, 6)",
+    ]
+    refused = [event for event in calls if event.refusal]
+    assert [event.call for event in refused] == ["fork_sequence(77, 3)"]
+    assert "77" in refused[0].refusal
+    assert repr(recorder) == f"PoolRecorder({len(recorder.events)} events, {len(calls)} calls)"
+
+
+def test_a_cache_in_use_cannot_be_recorded():
+    cache = new_cache()
+    cache.add_sequence(0)
+    with pytest.raises(ValueError, match="new or cleared"):
+        PoolRecorder.of(cache)
+
+
+def test_the_text_shows_the_state():
+    timeline = PoolTimeline.of(story())
+    for position in range(len(timeline) + 1):
+        text = render_pool(timeline, position)
+        state = timeline.state(position)
+        assert counters(state) in text
+        users = users_of(state)
+        for block in state.blocks:
+            for page in block.pages:
+                held = page_of(block, page, state.page_size)
+                marks = "#" * len(held) + "." * (state.page_size - len(held))
+                using = users[block.index]
+                badge = f"×{len(using)}" if len(using) > 1 else f"s{using[0]}" if using else "–"
+                assert re.search(rf"\b{page} {badge} +{re.escape(marks)}", text)
+    assert "  page 1: 'is' 'Paris' ',' 'and'" in text
+    assert "done: Sequence 2 is kept for its contents only" in text
+    assert "next: nothing: the end" in text
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_moment_can_be_told_also_in_the_middle_of_a_call(seed):
+    timeline = PoolTimeline.of(random_run(seed, operations=20)[1])
+    for position in range(len(timeline) + 1):
+        text = render_pool(timeline, position)
+        used = timeline.num_pages - timeline.state(position).available
+        assert f"\n{used} of {timeline.num_pages} pages in use" in text
+
+
+def test_positions_outside_are_refused():
+    timeline = PoolTimeline.of(story())
+    for position in (-1, len(timeline) + 1):
+        with pytest.raises(IndexError, match="outside the recording"):
+            timeline.state(position)

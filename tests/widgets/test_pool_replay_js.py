@@ -1,0 +1,46 @@
+"""The page's fold of a cache's events equals Python's: see tests/js/pool_replay.test.mjs."""
+
+import json
+import shutil
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from relaxlab.trace.pool_timeline import PoolTimeline
+from relaxlab.widgets import PagePool
+from tests.trace.pool_runs import random_run, story
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+RUNS = 200
+
+
+def case(recorder, seed):
+    timeline = PoolTimeline.of(recorder)
+    return {
+        "seed": seed,
+        "run": PagePool(recorder).pool["runs"][0],
+        "states": [asdict(timeline.state(at)) for at in range(len(timeline) + 1)],
+        "names": timeline.names(len(timeline)),
+    }
+
+
+def test_the_page_folds_as_python_does_on_200_random_runs(tmp_path):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not here: apt-get install nodejs")
+    cases = [case(random_run(seed, operations=25)[1], seed) for seed in range(RUNS)]
+    cases.append(case(story(), RUNS))
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps({"cases": cases}), encoding="utf-8")
+    done = subprocess.run(
+        [node, "--test", "tests/js/pool_replay.test.mjs"],
+        cwd=REPOSITORY,
+        env={"PATH": "", "RELAXLAB_CASES": str(path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr
