@@ -351,8 +351,9 @@ class Attention:
         arrays, config, kernels = batch.arrays, self._config, self._kernels
         windowed = config.kind(self.local_layer(layer, "")) is AttnKind.MHA_SLIDING
         masked = batch.append_before and not batch.plain[depth]
-        sliding = config.sequence_sliding or (windowed and batch.exact and not masked)
-        prefix = "window." if sliding and windowed else ""
+        cut = windowed and batch.exact  # TVM cuts the window from every block
+        sliding = config.sequence_sliding or cut
+        prefix = "window." if cut else ""
         pages = self._pages[self.local_layer(layer, "")]
         page_table = (
             arrays.tensor(f"{prefix}page_indptr.{depth}"),
@@ -362,7 +363,7 @@ class Attention:
             arrays.tensor("q_rope_position_map"),
         )
         rotation: tuple[Any, ...] = (self._rotary_mode, config.rotary_scale, config.rotary_theta)
-        if windowed and batch.exact:
+        if cut:
             rotation = (self._rotary_mode, 1.0, 10000.0)
         rows = arrays.tensor(f"qo_indptr.{depth}")
         if masked:

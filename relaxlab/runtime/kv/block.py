@@ -232,7 +232,8 @@ class BlockTree:
         else:
             del block.pages[len(block.pages) - len(pages) :]
         for page in pages:
-            self.pool.give_back(page)
+            if page != NO_PAGE:  # left by a begin_forward that failed within exact()
+                self.pool.give_back(page)
         if self.observer is not None:
             self.observer(PagesFreed(block.index, tuple(pages)))
 

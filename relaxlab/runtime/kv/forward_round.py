@@ -218,7 +218,7 @@ class ForwardRound:
         for entry in self.entries:
             block = entry.sequence.last
             first = block.length - entry.tokens
-            if not block.sink and not block.offset:
+            if first == entry.stored and not block.offset:  # nothing ever left this block
                 slots.extend([block.slot(first + j) for j in range(entry.tokens)])
                 continue
             for j in range(entry.tokens):

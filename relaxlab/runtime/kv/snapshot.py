@@ -260,7 +260,7 @@ class StateFold:
             case ev.PagesFreed(block, pages):
                 for page in pages:
                     self._blocks[block].pages.remove(page)
-                self._freed.extend(pages)
+                self._freed.extend(page for page in pages if page != NO_PAGE)
             case ev.PlacesBorrowed(block, count):
                 self._blocks[block].pages.extend([NO_PAGE] * count)
             case ev.PlacesFilled(block, pages):
