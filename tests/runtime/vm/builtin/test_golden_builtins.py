@@ -1,7 +1,6 @@
 """Direct calls of builtins give the recorded results."""
 
 import inspect
-import re
 
 import pytest
 
@@ -11,16 +10,8 @@ from tests.golden_values import close, decode, encode, recorded
 
 CALLS = recorded("builtins")
 
-LATER = re.compile(
-    r"vm\.builtin\.("
-    # the paged cache
-    r"paged_attention.*|kv_cache_disagg.*|kv_state.*"
-    r"|attention_kv_cache_(append_mla_kv|.*attention.*|commit_.*|debug_get.*|empty|enable_.*"
-    r"|export_.*|finish_.*|get_.*|import_.*|merge_.*|prepare_.*)"
-    # recurrent state
-    r"|rnn_state.*)"
-)
-"""Builtins of families that other issues bring."""
+OTHERS = ("paged_kv_cache", "attention_kv_cache", "kv_state", "rnn_state")
+"""Families whose arguments are explained where their caches are."""
 
 NOT_ON_CPU = {
     "vm.builtin.cuda_graph.get_cached_alloc",
@@ -35,8 +26,6 @@ NOT_ON_CPU = {
     "call", [pytest.param(c, id=f"{i}-{c['name'][11:]}") for i, c in enumerate(CALLS)]
 )
 def test_recorded_call(call):
-    if call["name"] not in BUILTINS:
-        pytest.skip(f"{call['name']} comes with a later family")
     args = [decode(arg) for arg in call["args"]]
     function = get_global_func(call["name"])
     if "error" in call:
@@ -56,22 +45,19 @@ def test_all_recorded_calls_are_of_builtins_we_have():
     assert {call["name"] for call in CALLS} <= set(BUILTINS)
 
 
-def test_every_name_of_tvm_is_here_or_in_a_family_that_comes_later():
-    names = set(recorded("files")["builtin_names"])
-    assert all(LATER.fullmatch(name) for name in names - set(BUILTINS))
-
-
-def test_we_have_no_builtin_that_tvm_has_not():
-    assert set(BUILTINS) - NOT_ON_CPU <= set(recorded("files")["builtin_names"])
-    assert set(BUILTINS) >= NOT_ON_CPU
-
-
-def test_with_those_of_other_devices_they_are_the_97_of_tvm():
+def test_the_names_are_the_97_of_tvm():
     names = set(recorded("files")["builtin_names"]) | NOT_ON_CPU
     assert len(names) == 97
+    assert set(BUILTINS) == names
 
 
-@pytest.mark.parametrize("name", [one for one in BUILTINS.names() if not LATER.fullmatch(one)])
+def own_families():
+    """Return the names of the builtins that are whole in one file."""
+    modules = {name: BUILTINS.get(name).__module__.rpartition(".")[2] for name in BUILTINS.names()}
+    return [name for name, module in modules.items() if module not in OTHERS]
+
+
+@pytest.mark.parametrize("name", own_families())
 def test_a_docstring_states_arguments_checks_and_source(name):
     function = BUILTINS.get(name)
     text = function.__doc__
