@@ -177,13 +177,21 @@ def _scores(layout: Layout, lanes: int, rows: int, stride: int) -> Builder:
     instructions of all keys would be mixed and fill more registers than there are.)
     """
     n = layout.k_dim // lanes
-    b = Builder(f"scores.{stride}", [("ptr", "k"), ("ptr", "q"), ("ptr", "out"), ("i64", "pitch")])
+    b = Builder(
+        f"scores.{stride}",
+        [("ptr", "k"), ("ptr", "next"), ("ptr", "q"), ("ptr", "out"), ("i64", "pitch")],
+    )
     k, q, out = b.argument("k"), b.argument("q"), b.argument("out")
     kept = b.allocate("float", rows * lanes * lanes // _KEYS, 64, "kept")
     written = frozenset({"kept"})
     with b.loop(b.int64(0), b.int64(lanes // _KEYS), 1, writes=written) as four:
         tensors = (b.element(k, b.binary("mul", four.index, b.int64(_KEYS * stride)), "float"), q)
+        soon = b.element(
+            b.argument("next"), b.binary("mul", four.index, b.int64(_KEYS * stride)), "float"
+        )
         starts = [key * stride for key in range(_KEYS)]
+        for start in starts:
+            _prefetch(b, soon, start, layout.k_dim)
         sums: list[Value] = []
         if n <= _UNROLLED:
             for d in range(n):
@@ -234,6 +242,15 @@ def _products(
             else:
                 out.append(b.binary("fmul", part, key))
     return out
+
+
+def _prefetch(b: Builder, base: Value, first: int, count: int) -> None:
+    """Ask for floats that are needed soon: processors do not look across pages by themselves."""
+    name = "llvm.prefetch.p0"
+    b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
+    for offset in range(first, first + count, 16):
+        pointer = b.fresh(f"getelementptr float, {base.typed}, i64 {offset}", "ptr")
+        b.line(f"call void @{name}({pointer.typed}, i32 0, i32 3, i32 1)")
 
 
 def _vector_at(b: Builder, base: Value, index: Value, lanes: int) -> Value:
@@ -385,6 +402,13 @@ class _Attend:
         at = b.binary("add", b.binary("mul", at, n(len(RUN_WORDS))), n(RUN_WORDS.index(name)))
         return b.load(b.element(b.argument("runs"), at, "i64"), "i64", 0, 8, "runs")
 
+    def _next(self, word: dict[str, Value], runs: Value, number: Value, name: str) -> Value:
+        """Return an offset of the run after this one, or of the last one."""
+        b, n = self.b, self.b.int64
+        last = b.binary("sub", runs, n(1))
+        after = b.intrinsic("smin", b.binary("add", number, n(1)), last)
+        return self._run(word, after, name)
+
     def _all_scores(self, word: dict[str, Value], head: Value, lo: Value, hi: Value) -> None:
         """Compute the scores of keys ``lo`` to ``hi - 1``."""
         b, n, layout = self.b, self.b.int64, self.layout
@@ -400,13 +424,18 @@ class _Attend:
             # row of a key: its number less that of the run's first key
             origin = b.binary("sub", offset, b.binary("mul", position, n(layout.k_row)))
             whole = begin
+            soon = b.element(
+                b.argument("k"),
+                b.binary("add", self._next(word, runs, run.index, "k_offset"), head_at),
+                elem,
+            )
             if layout.dtype == "float32":
                 blocks = b.binary("sdiv", b.binary("sub", end, begin), n(self.lanes))
                 whole = b.binary("add", begin, b.binary("mul", blocks, n(self.lanes)))
                 with b.loop(begin, whole, self.lanes, writes=_WRITTEN) as block:
                     at = b.binary("mul", block.index, n(layout.k_row))
                     keys = b.element(b.argument("k"), b.binary("add", origin, at), elem)
-                    self._call_scores(keys, layout.k_row, block.index)
+                    self._call_scores(keys, soon, layout.k_row, block.index)
             with b.loop(whole, end, self.lanes, writes=_WRITTEN) as block:
                 # rows that are not there: the last one again; their scores are written over
                 last = b.binary("sub", end, n(1))
@@ -419,17 +448,14 @@ class _Attend:
                     for d in range(0, layout.k_dim, self.lanes):
                         part = self._load(b.element(row, n(d), elem), "k")
                         b.store(part, b.element(copy, n(d), "float"), 4, "keys")
-                self._call_scores(self.keys, layout.k_dim, block.index)
+                self._call_scores(self.keys, self.keys, layout.k_dim, block.index)
             run.next[0] = after
 
-    def _call_scores(self, keys: Value, stride: int, number: Value) -> None:
+    def _call_scores(self, keys: Value, soon: Value, stride: int, number: Value) -> None:
         b = self.b
         out = b.element(b.argument("scratch"), number, "float")
-        pitch = b.argument("pitch")
-        b.line(
-            f"call i32 @scores.{stride}({keys.typed}, {self.queries.typed}, {out.typed}, "
-            f"{pitch.typed})"
-        )
+        arguments = (keys, soon, self.queries, out, b.argument("pitch"))
+        b.line(f"call i32 @scores.{stride}({', '.join(a.typed for a in arguments)})")
         b.forget("scratch")
 
     def _load(self, address: Value, buffer: str) -> Value:
@@ -536,7 +562,11 @@ class _Attend:
             end = b.intrinsic("smax", b.intrinsic("smin", after, hi), begin)
             offset = b.binary("add", self._run(word, run.index, "v_offset"), head_at)
             origin = b.binary("sub", offset, b.binary("mul", position, n(layout.v_row)))
+            following = b.binary("add", self._next(word, runs, run.index, "v_offset"), head_at)
             with b.loop(begin, end, 1, carried=run.carried[1:], writes=_WRITTEN) as key:
+                ahead = b.binary("mul", b.binary("sub", key.index, begin), n(layout.v_row))
+                soon = b.element(b.argument("v"), b.binary("add", following, ahead), elem)
+                _prefetch(b, soon, 0, columns * lanes)
                 at = b.binary("add", origin, b.binary("mul", key.index, n(layout.v_row)))
                 row = b.element(b.argument("v"), at, elem)
                 values = [

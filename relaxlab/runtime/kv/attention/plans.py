@@ -34,8 +34,11 @@ class RecentPlans:
     def get(
         self, make: Callable[[], Any], arrays: tuple[NDArray[Any], ...], rest: tuple[Any, ...] = ()
     ) -> Any:
-        """Return the plan for these arrays and other values; make it if it is not there."""
-        key = (*[a.tobytes() for a in arrays], *[a.shape for a in arrays], *rest)
+        """Return the plan for these arrays and other values; make it if it is not there.
+
+        Arrays that could be read with several shapes must come with one that tells them apart.
+        """
+        key = (*[a.tobytes() for a in arrays], *rest)
         plan = self._plans.get(key)
         if plan is None:
             plan = make()
