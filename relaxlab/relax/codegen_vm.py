@@ -49,6 +49,7 @@ from relaxlab.relax.expr import (
     TensorType,
     VarBinding,
 )
+from relaxlab.relax.unlowered import why_left
 from relaxlab.runtime import ShapeTuple
 from relaxlab.runtime.vm.bytecode import ArgKind, VMFuncKind, kind_number, value_of
 from relaxlab.runtime.vm.source_map import Origin, Place
@@ -246,7 +247,11 @@ class _FunctionCodegen:
         if isinstance(call.op, Op):
             emit = _OPERATORS.get(call.op.name)
             if emit is None:
-                raise self.unsupported(f"the operator {call.op.name!r}")
+                raise InternalError(
+                    f"code generation of {self.symbol!r} met the operator {call.op.name!r}"
+                    f"{' at ' + str(call.span) if call.span else ''}, which should have been "
+                    f"lowered before: {why_left(call)}"
+                )
             return emit(self, call)
         register = self.result_register(call)
         if isinstance(call.op, GlobalVar | ExternFunc):

@@ -10,7 +10,7 @@ Examples
 'LowerRuntimeBuiltin'
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from relaxlab.ir import (
     AnyType,
     Call,
     Expr,
+    FuncType,
     IntImm,
     IRModule,
     Op,
@@ -102,10 +103,13 @@ def _make_closure(call: Call) -> Expr:
 
 
 def _invoke_closure(call: Call) -> Expr:
-    args = Tuple((call.args[0], *_fields(call.args[1])))
+    return _invoke(call.args[0], _fields(call.args[1]))
+
+
+def _invoke(closure: Expr, args: Iterable[Expr]) -> Call:
     return Call(
         Op.get("relax.call_builtin_with_ctx"),
-        (ExternFunc("vm.builtin.invoke_closure"), args),
+        (ExternFunc("vm.builtin.invoke_closure"), Tuple((closure, *args))),
         None,
         (AnyType(),),
     )
@@ -181,6 +185,11 @@ _LOWERINGS: Final[dict[str, Callable[[Call], Expr]]] = {
 
 class _Lowerer(ExprMutator):
     def visit_call_(self, op: Call) -> Expr:
+        if isinstance(op.op, Var):
+            callee = self.visit_expr(op.op)
+            if not isinstance(callee.ty, FuncType):
+                # a closure that another closure returned: its type is not kept (see _invoke)
+                return self.builder.normalize(_invoke(callee, self.visit_each(op.args)))
         call = super().visit_call_(op)
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             return call

@@ -159,6 +159,7 @@ class _Legalizer(ExprMutator):
 
 
 def _shapes_known_if_required(call: Call, op: Op) -> bool:
+    """Say whether shapes (and dtypes) are known; what is not lowered is named in the end."""
     if op.get_attr("RequiresArgumentShapes", True) is False:
         return True
     if not all(_shape_known(arg.ty) for arg in call.args):
@@ -169,7 +170,7 @@ def _shapes_known_if_required(call: Call, op: Op) -> bool:
 def _shape_known(ty: Type | None) -> bool:
     match ty:
         case TensorType():
-            return isinstance(ty.shape, ShapeExpr)
+            return isinstance(ty.shape, ShapeExpr) and ty.dtype is not None
         case ShapeType():
             return ty.values is not None
         case TupleType():
