@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxlab.runtime.device import Device
-from relaxlab.runtime.kv.aux_data import DepthTable
+from relaxlab.runtime.kv.aux_data import DepthTable, IndexArrays
 from relaxlab.runtime.kv.cache_config import CacheConfig
 from relaxlab.runtime.kv.forward_round import ForwardRound
 from relaxlab.runtime.kv.kernel_table import Backend
@@ -38,7 +38,7 @@ class Plans:
         self._float = empty((_FLOAT_BYTES,), "uint8", device)
         self._int = [empty((_INT_BYTES,), "uint8", device) for _ in range(3)]
         self._pinned = [empty((_INT_BYTES,), "uint8") for _ in range(3)]
-        self._batch: ForwardRound | None = None
+        self._arrays: IndexArrays | None = None
         self._made: dict[tuple[str, int], Any] = {}
 
     def ragged(
@@ -271,8 +271,8 @@ class Plans:
         return self._float, self._int[index], self._pinned[index]
 
     def _plan(self, batch: ForwardRound, kind: str, depth: int) -> Any:
-        if self._batch is not batch:
-            self._batch, self._made = batch, {}
+        if self._arrays is not batch.arrays:  # a round is known by its arrays
+            self._arrays, self._made = batch.arrays, {}
         return self._made.get((kind, depth))
 
     def _keep(

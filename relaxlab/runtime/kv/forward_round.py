@@ -101,6 +101,10 @@ class ForwardRound:
         Layers (global numbers) whose rows are stored.
     finished
         Whether ``end_forward`` was called.
+    settled
+        Whether the tables and arrays are written down.
+    shares_pages
+        Whether sequences of the batch read the same pages.
     sends_pages, sends_tokens
         Whether rows go to another cache.
     """
@@ -115,6 +119,8 @@ class ForwardRound:
     exact: bool
     stored: set[int] = field(default_factory=set)
     finished: bool = False
+    settled: bool = False
+    shares_pages: bool = False
     sends_pages: bool = False
     sends_tokens: bool = False
     tables: list[DepthTable] = field(default_factory=list)
@@ -129,10 +135,12 @@ class ForwardRound:
         """Decide how a batch is computed, before anything is reserved."""
         plain = chunks_per_depth(entries)
         decode = all(entry.tokens == 1 for entry in entries)
-        chunks, use_decode = [], []
+        chunks, use_decode, shares_pages = [], [], False
         for depth, listed in enumerate(plain):
             merged = coalesce(listed)
-            use_decode.append(decode and page_ratio(listed, merged) < _COALESCE_RATIO)
+            ratio = page_ratio(listed, merged)
+            shares_pages = shares_pages or ratio > 1
+            use_decode.append(decode and ratio < _COALESCE_RATIO)
             chunks.append(merged if not use_decode[-1] and depth == 0 else listed)
         append_before = bool(plain) and not config.sequence_sliding and use_decode[-1]
         if needs_plan and config.num_qo_heads // config.num_kv_heads >= 4:
@@ -148,9 +156,27 @@ class ForwardRound:
             use_decode,
             [True] * max(len(plain), 1),
             is_exact(),
+            shares_pages=shares_pages,
         )
 
     # ---- arrays ------------------------------------------------------------------------------
+
+    def begin_again(self) -> None:
+        """Be the next round of the same batch, whose tokens are reserved; forget the arrays."""
+        self.settled = self.finished = False
+        if self.stored:
+            self.stored = set()
+
+    def settle(self, config: CacheConfig) -> None:
+        """Write down tables and arrays if that has not been done; tokens are stored before."""
+        if self.settled:
+            return
+        for entry in self.entries:
+            entry.base = entry.sequence.length - entry.tokens
+            entry.stored = entry.sequence.last.length - entry.tokens
+        self.arrays = IndexArrays()
+        self.fill_tables(config)
+        self.fill_arrays(config)
 
     def fill_tables(self, config: CacheConfig) -> None:
         """Write down the pages of each depth as they are now."""
@@ -167,6 +193,7 @@ class ForwardRound:
 
     def fill_arrays(self, config: CacheConfig) -> None:
         """Put all arrays into their buffer, in TVM's order; the tokens must be reserved."""
+        self.settled = True
         arrays = self.arrays
         arrays.put("q_rope_position_map", self._positions())
         for depth, table in enumerate(self.tables):

@@ -73,6 +73,7 @@ from relaxlab.runtime.kv.round_checks import (
 from relaxlab.runtime.kv.sequence import SendTarget, SequenceTable
 from relaxlab.runtime.kv.sequence import Sequence as CachedSequence
 from relaxlab.runtime.kv.sliding_window import check_window
+from relaxlab.runtime.kv.steady_decode import SteadyDecode
 from relaxlab.runtime.kv.transfer import Transfer, compress, decompress
 from relaxlab.runtime.tensor import Tensor, require_cpu
 from relaxlab.runtime.tensor import tensor as new_tensor
@@ -128,6 +129,7 @@ class PagedAttentionKVCache(AttentionKVCache):
         self._attention = Attention(config, kernels, self._tree, self.pages, transfer, self.device)
         self._round: ForwardRound | None = None
         self._import: set[int] | None = None
+        self._steady: SteadyDecode | None = None
 
     # ---- looking -------------------------------------------------------------------------------
 
@@ -138,6 +140,7 @@ class PagedAttentionKVCache(AttentionKVCache):
 
     @observer.setter
     def observer(self, observer: Observer | None) -> None:
+        self._steady = None
         self._tree.observer = observer
 
     @property
@@ -153,6 +156,8 @@ class PagedAttentionKVCache(AttentionKVCache):
     @property
     def current_round(self) -> ForwardRound | None:
         """The round begun last; None before the first one."""
+        if self._round is not None:
+            self._round.settle(self.config)
         return self._round
 
     @property
@@ -214,12 +219,12 @@ class PagedAttentionKVCache(AttentionKVCache):
     def clear(self) -> None:
         """Forget all sequences; all pages are free again, in their first order. Data stays."""
         self._sequences.clear()
-        self._round = self._import = None
+        self._round = self._import = self._steady = None
         self._tell(CacheCleared())
 
     def add_sequence(self, seq_id: int) -> None:
         """Begin an empty sequence; it takes no page."""
-        self._refuse_change_during_import("add a sequence")
+        self._before_change("add a sequence")
         self._sequences.add(seq_id)
 
     def remove_sequence(
@@ -234,7 +239,7 @@ class PagedAttentionKVCache(AttentionKVCache):
         cause, reason
             Why, for the observer: ``"evicted"`` and ``"preempted"`` come with a reason in words.
         """
-        self._refuse_change_during_import("remove a sequence")
+        self._before_change("remove a sequence")
         self._sequences.find(seq_id)
         batch = self._open_round()
         if batch is not None and any(e.sequence.seq_id == seq_id for e in batch.entries):
@@ -252,12 +257,12 @@ class PagedAttentionKVCache(AttentionKVCache):
         Full pages are shared. Inside a page, its rows before the position are copied, which takes
         one page; at the end of a full page nothing is copied or taken.
         """
-        self._refuse_change_during_import("fork a sequence")
+        self._before_change("fork a sequence")
         self._sequences.fork(parent, child, position, self._copy_rows)
 
     def popn(self, seq_id: int, count: int) -> None:
         """Forget the last ``count`` tokens of a sequence."""
-        self._refuse_change_during_import("shorten a sequence")
+        self._before_change("shorten a sequence")
         self._sequences.popn(seq_id, count, self._copy_rows)
 
     def retain_sequence(self, seq_id: int) -> None:
@@ -286,6 +291,7 @@ class PagedAttentionKVCache(AttentionKVCache):
             )
         sequence = self._sequences.find(seq_id)
         check_window(sequence, window, sink)
+        self._before_change("give a sequence a window")
         self._sequences.set_window(sequence, window, sink)
 
     # ---- rounds --------------------------------------------------------------------------------
@@ -310,6 +316,16 @@ class PagedAttentionKVCache(AttentionKVCache):
         InternalError
             If the batch is not possible or pages lack; then nothing has changed.
         """
+        steady = self._steady
+        if (
+            steady is not None
+            and token_tree is None
+            and seq_ids == steady.seq_ids
+            and append_lengths == steady.append_lengths
+            and steady.exact == is_exact()
+            and steady.again()
+        ):
+            return
         self._refuse_during_import("begin a forward pass")
         if token_tree is not None:
             refuse_latent_tree(self.config)
@@ -322,6 +338,7 @@ class PagedAttentionKVCache(AttentionKVCache):
             seq_ids, append_lengths = self._merge_repeated(seq_ids, append_lengths, token_tree)
             check_round(self._sequences, self.config, seq_ids, append_lengths, token_tree)
             self._warn_about_round(append_lengths)
+        self._settle()
         table, config = self._sequences, self.config
         entries = []
         for seq_id, length in zip(seq_ids, append_lengths, strict=True):
@@ -345,6 +362,8 @@ class PagedAttentionKVCache(AttentionKVCache):
             batch.reserve_all(table, sliding=config.sequence_sliding)
         batch.fill_arrays(config)
         self._round = batch
+        if self._tree.observer is None:
+            self._steady = SteadyDecode.after(batch, self._tree, config)
         self._tell(RoundStarted(tuple(seq_ids), tuple(append_lengths), token_tree is not None))
 
     def _set_trees(
@@ -406,6 +425,7 @@ class PagedAttentionKVCache(AttentionKVCache):
                     f"{len(sequence.tree)} in the tree of sequence {seq_id}"
                 )
             pairs.append((sequence, leaf))
+        self._settle()
         if is_exact():
             self._commit_as_tvm(pairs)
             return
@@ -554,6 +574,7 @@ class PagedAttentionKVCache(AttentionKVCache):
                     f"{sequence.length - begin} slots, got {len(slots)}"
                 )
             unsent = tuple(self._sequences.slots(seq_id)[begin:])
+        self._settle()
         self._sequences.set_send(sequence, SendTarget(begin, slots, receiver), unsent)
 
     def get_layout_hash(self) -> str:
@@ -643,6 +664,7 @@ class PagedAttentionKVCache(AttentionKVCache):
     def _any_round(self, me: str) -> ForwardRound:
         if self._round is None:
             raise InternalError(f"{me}: call begin_forward first: there is no batch")
+        self._round.settle(self.config)
         return self._round
 
     def _merge_repeated(
@@ -689,9 +711,16 @@ class PagedAttentionKVCache(AttentionKVCache):
                 "call finish_import, or clear to give it up"
             )
 
-    def _refuse_change_during_import(self, what: str) -> None:
+    def _before_change(self, what: str) -> None:
+        """Be ready for a change of sequences: refuse it, or write down what depends on them."""
         if not is_exact():
             self._refuse_during_import(what)
+        self._settle()
+
+    def _settle(self) -> None:
+        self._steady = None
+        if self._round is not None:
+            self._round.settle(self.config)
 
     def _expect_first(self, seq_id: int, what: str) -> None:
         if seq_id != 0:
