@@ -16,6 +16,7 @@ Examples
 [2.0, 2.0, 2.0]
 """
 
+from relaxlab.codegen import attention
 from relaxlab.codegen.interface import (
     GENERATORS,
     Generator,
@@ -42,6 +43,7 @@ __all__ = [
     "Generator",
     "Kernel",
     "Library",
+    "attention",
     "build",
     "default_target",
     "generate_llvm",

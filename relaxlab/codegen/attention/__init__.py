@@ -11,19 +11,39 @@ Examples
 True
 """
 
-from importlib.util import find_spec
-
-from relaxlab.runtime.kv.attention import FAMILIES, Family
+from relaxlab.codegen.llvm import is_installed
+from relaxlab.runtime.kv.attention import FAMILIES, Family, Kernel, KernelSpec, Kind
+from relaxlab.runtime.kv.attention.families import Factory
 
 __all__ = ["is_available"]
+
+_KINDS: tuple[Kind, ...] = (
+    "mla_prefill",
+    "paged_decode",
+    "paged_decode_sliding",
+    "paged_prefill",
+    "paged_prefill_sliding",
+    "paged_prefill_tree",
+    "ragged_prefill",
+    "ragged_prefill_tree",
+)
 
 
 def is_available() -> bool:
     """Whether kernels can be compiled here."""
-    return find_spec("llvmlite") is not None
+    return is_installed()
+
+
+def _factory(kind: Kind) -> Factory:
+    def make(spec: KernelSpec) -> Kernel | None:
+        # llvmlite takes a tenth of a second to import, which only those pay who want a kernel
+        from relaxlab.codegen.attention.kernels import make_kernel  # noqa: PLC0415
+
+        return make_kernel(kind, spec)
+
+    return make
 
 
 if is_available():
-    from relaxlab.codegen.attention.kernels import FACTORIES
-
-    FAMILIES.register("llvm", Family("llvm", FACTORIES, base="numpy", rank=1))
+    _family = Family("llvm", {kind: _factory(kind) for kind in _KINDS}, base="numpy", rank=1)
+    FAMILIES.register("llvm", _family)

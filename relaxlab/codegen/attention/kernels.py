@@ -19,7 +19,7 @@ Examples
 ([1.0, 1.0, 1.0], [[1.0]])
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -35,7 +35,7 @@ from relaxlab.runtime.kv.attention.page_table import ChunkPages, PageTable
 from relaxlab.runtime.kv.attention.plans import RecentPlans
 from relaxlab.runtime.kv.attention.spec import array
 
-__all__ = ["FACTORIES"]
+__all__ = ["make_kernel"]
 
 Array = NDArray[Any]
 
@@ -582,18 +582,6 @@ class MLAPrefill(_Compiled):
         self.run(self._plans.get(make, tables, rest), q, pages, pages, output, lse, sm_scale)
 
 
-def _factory(cls: type[_Compiled], kind: Kind) -> Callable[[KernelSpec], Kernel | None]:
-    def make(spec: KernelSpec) -> Kernel | None:
-        layout = Layout(1, 1, spec.qk_head_dim, spec.v_head_dim, 0, 0, 0, 0)
-        if spec.dtype not in ("float32", "float16", "bfloat16") or lanes(layout) < 4:
-            return None
-        kernel: Any = cls(spec, kind)
-        found: Kernel = kernel
-        return found
-
-    return make
-
-
 _KERNELS: Final[dict[Kind, type[_Compiled]]] = {
     "mla_prefill": MLAPrefill,
     "paged_decode": PagedDecode,
@@ -605,7 +593,12 @@ _KERNELS: Final[dict[Kind, type[_Compiled]]] = {
     "ragged_prefill_tree": RaggedPrefillTree,
 }
 
-FACTORIES: Final[dict[Kind, Callable[[KernelSpec], Kernel | None]]] = {
-    kind: _factory(cls, kind) for kind, cls in _KERNELS.items()
-}
-"""What makes each kind of kernel; None where vectors would be too short."""
+
+def make_kernel(kind: Kind, spec: KernelSpec) -> Kernel | None:
+    """Return a compiled kernel; None if vectors would be shorter than four elements."""
+    layout = Layout(1, 1, spec.qk_head_dim, spec.v_head_dim, 0, 0, 0, 0)
+    if spec.dtype not in ("float32", "float16", "bfloat16") or lanes(layout) < 4:
+        return None
+    kernel: Any = _KERNELS[kind](spec, kind)
+    found: Kernel = kernel
+    return found
