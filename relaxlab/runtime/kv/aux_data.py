@@ -169,10 +169,11 @@ class DepthTable:
             if not chunk.blocks:
                 table._add(0, 0, 0, 0)
                 continue
+            length = 0
             for block in chunk.blocks:
                 table.page_indices.extend(block.pages)
+                length += block.length
             last = chunk.blocks[-1]
-            length = sum(block.length for block in chunk.blocks)
             used = 0
             if length:
                 used = (length - last.sink + last.offset - 1) % last.page_size + 1

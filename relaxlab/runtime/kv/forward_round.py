@@ -224,7 +224,8 @@ class ForwardRound:
         arrays.put("cur_append_length_indptr", appended)
         arrays.put("k_ragged_rope_pos_offset", [entry.base for entry in self.entries])
         arrays.put("append_position_map", self._append_slots())
-        self._put_transfers()
+        if config.enable_kv_transfer:
+            self._put_transfers()
         self._put_trees()
         if config.layer_sliding and not self.exact:
             self._put_window_mask(config.layer_sliding_window_size, appended)
@@ -246,7 +247,13 @@ class ForwardRound:
             block = entry.sequence.last
             first = block.length - entry.tokens
             if first == entry.stored and not block.offset:  # nothing ever left this block
-                slots.extend([block.slot(first + j) for j in range(entry.tokens)])
+                size = block.page_size
+                slots.extend(
+                    [
+                        block.pages[token // size] * size + token % size
+                        for token in range(first, first + entry.tokens)
+                    ]
+                )
                 continue
             for j in range(entry.tokens):
                 if entry.stored + j < block.sink:
