@@ -5,6 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from relaxlab.runtime.kv.cache_config import AttnKind
 from tests.runtime.kv.modelled_cache import Modelled, small_config
 
 IDS = st.integers(0, 5)
@@ -14,10 +15,13 @@ class PlainCache(RuleBasedStateMachine):
     """Forks, pops, trees, swaps and a pool that is often full."""
 
     config = small_config()
+    trees = True
+    observed = True
 
     def __init__(self) -> None:
         super().__init__()
-        self.m = Modelled(self.config)
+        self.m = Modelled(self.config, observed=self.observed)
+        self.last: list[int] = []
 
     def pick(self, data, trees=None):
         """Draw a sequence, with or without an uncommitted tree."""
@@ -58,10 +62,17 @@ class PlainCache(RuleBasedStateMachine):
         ids = data.draw(
             st.lists(st.sampled_from(sorted(self.m.held)), min_size=1, unique=True, max_size=4)
         )
-        sizes = st.just(1) if decode else st.integers(1, 4)
+        sizes = st.just(1) if decode else st.integers(1, 6)
         self.m.round([(seq_id, data.draw(sizes)) for seq_id in ids])
+        self.last = ids
 
-    @precondition(lambda self: self.m.held and not self.config.support_sliding_window)
+    @rule(times=st.integers(1, 7))
+    def decode_again(self, times):
+        for _ in range(times):
+            if self.last and set(self.last) <= set(self.m.held):
+                self.m.round([(seq_id, 1) for seq_id in self.last])
+
+    @precondition(lambda self: self.m.held and self.trees)
     @rule(data=st.data())
     def tree_round(self, data):
         ids = data.draw(
@@ -113,6 +124,7 @@ class SlidingCache(PlainCache):
     """The same with windows and sinks of all sizes."""
 
     config = small_config(support_sliding_window=True)
+    trees = False
 
     @precondition(lambda self: self.m.held)
     @rule(data=st.data())
@@ -122,7 +134,28 @@ class SlidingCache(PlainCache):
         self.m.window(seq_id, size, data.draw(st.integers(0, size - 1)))
 
 
-@pytest.mark.parametrize("machine", [PlainCache, SlidingCache])
+class LayerWindowCache(PlainCache):
+    """A layer with a window of its own beside one without."""
+
+    config = small_config(
+        layer_end=2,
+        attn_kinds=(AttnKind.MHA_SLIDING, AttnKind.MHA),
+        layer_sliding_window_size=3,
+        total_token_capacity=60,
+    )
+    trees = False
+
+
+class UnobservedCache(LayerWindowCache):
+    """Nobody watches, so the same decode round again takes the short way."""
+
+    observed = False
+
+
+MACHINES = [PlainCache, SlidingCache, LayerWindowCache, UnobservedCache]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 def test_random_operations(machine):
     case = machine.TestCase
     case.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
