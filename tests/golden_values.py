@@ -112,12 +112,12 @@ def with_golden(executable: VMExecutable) -> VMExecutable:
     return executable
 
 
-def machine(name: str) -> VirtualMachine:
+def machine(name: str, exec_mode: str | None = None) -> VirtualMachine:
     """Return a fresh machine for a recorded executable."""
     data = golden_vm.executable_bytes(name)
     executable = with_golden(VMExecutable.load_from_bytes(data, verify=False))
     executable.import_module(RecordedKernels(golden_vm.case(name)["kernels"]))
-    return VirtualMachine(executable, cpu())
+    return VirtualMachine(executable, cpu(), exec_mode=exec_mode)
 
 
 class RecordedKernels:

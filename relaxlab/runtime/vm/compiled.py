@@ -37,6 +37,7 @@ from relaxlab.runtime.vm.builtin.shapes import ShapeHeap
 from relaxlab.runtime.vm.builtin.table import shown
 from relaxlab.runtime.vm.execution import Execution
 from relaxlab.runtime.vm.frame import Closure, Frame, LinkedFunction
+from relaxlab.runtime.vm.inline import GUARDS, INLINE
 from relaxlab.runtime.vm.linker import Program
 from relaxlab.runtime.vm.run_loop import (
     MAX_NOTES,
@@ -86,7 +87,10 @@ class CompiledProgram:
         self.names = Names()
         self.names.values.update(_MODULE, **{_SELF: self})
         self.callees = Callees(
-            {f: self.names.name("f", f, f.name) for f in self.functions}, program.kernels
+            {f: self.names.name("f", f, f.name) for f in self.functions},
+            program.kernels,
+            {name: INLINE.get(name) for name in INLINE},
+            {name: GUARDS.get(name) for name in GUARDS},
         )
         self.places: dict[CodeType, _Place] = {}
         self._doors: dict[LinkedFunction, Callable[..., Any] | None] = {}

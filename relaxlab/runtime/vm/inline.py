@@ -7,36 +7,33 @@ same arguments. Counterpart: none.
 
 Examples
 --------
->>> from relaxlab.runtime.vm.translate import INLINE
 >>> "vm.builtin.copy" in INLINE
 True
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from relaxlab.errors import InternalError
+from relaxlab.registry import Registry
 from relaxlab.runtime.container import ShapeTuple
 from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.storage import layout
 from relaxlab.runtime.vm.builtin.shapes import MakeShapeCode, MatchShapeCode
-from relaxlab.runtime.vm.translate import GUARDS, INLINE, CallSite, Writer
+from relaxlab.runtime.vm.translate import CallSite, Guard, Inliner, Writer
 
-__all__ = ["storage_size"]
+__all__ = ["GUARDS", "INLINE", "storage_size"]
 
 _TAB = "    "
 
+INLINE: Final[Registry[Inliner]] = Registry("inlined builtin")
+"""Who writes out a builtin, by name; a writer returns False for a call that it does not know."""
 
-def _inlines(name: str) -> Callable[[Any], Any]:
-    def register(function: Any) -> Any:
-        assert name not in INLINE
-        INLINE[name] = function
-        return function
-
-    return register
+GUARDS: Final[Registry[Guard]] = Registry("guard")
+"""Builtins that check a tensor, by name."""
 
 
-@_inlines("vm.builtin.copy")
+@INLINE.registered("vm.builtin.copy")
 def _copy(writer: Writer, call: CallSite) -> bool:
     if len(call.texts) != 1:
         return False
@@ -45,7 +42,7 @@ def _copy(writer: Writer, call: CallSite) -> bool:
     return True
 
 
-@_inlines("vm.builtin.null_value")
+@INLINE.registered("vm.builtin.null_value")
 def _null_value(writer: Writer, call: CallSite) -> bool:
     if call.texts:
         return False
@@ -54,7 +51,7 @@ def _null_value(writer: Writer, call: CallSite) -> bool:
     return True
 
 
-@_inlines("vm.builtin.make_tuple")
+@INLINE.registered("vm.builtin.make_tuple")
 def _make_tuple(writer: Writer, call: CallSite) -> bool:
     if call.slot is not None:
         comma = "," if len(call.texts) == 1 else ""
@@ -62,7 +59,7 @@ def _make_tuple(writer: Writer, call: CallSite) -> bool:
     return True
 
 
-@_inlines("vm.builtin.tuple_getitem")
+@INLINE.registered("vm.builtin.tuple_getitem")
 def _tuple_getitem(writer: Writer, call: CallSite) -> bool:
     if len(call.texts) != 2 or call.slot is None:
         return False
@@ -77,7 +74,7 @@ def _tuple_getitem(writer: Writer, call: CallSite) -> bool:
     return True
 
 
-@_inlines("vm.builtin.read_if_cond")
+@INLINE.registered("vm.builtin.read_if_cond")
 def _read_if_cond(writer: Writer, call: CallSite) -> bool:
     if len(call.texts) != 1 or call.slot is None:
         return False
@@ -87,7 +84,7 @@ def _read_if_cond(writer: Writer, call: CallSite) -> bool:
     return True
 
 
-@_inlines("vm.builtin.shape_of")
+@INLINE.registered("vm.builtin.shape_of")
 def _shape_of(writer: Writer, call: CallSite) -> bool:
     if len(call.texts) != 1 or call.slot is None:
         return False
@@ -129,11 +126,11 @@ def _shape_condition(writer: Writer, call: CallSite, is_tensor: bool) -> str | N
     return test if is_tensor else f"type({value}) is not Tensor or {test}"
 
 
-GUARDS["vm.builtin.check_tensor_info"] = _tensor_condition
-GUARDS["vm.builtin.match_shape"] = _shape_condition
+GUARDS.register("vm.builtin.check_tensor_info", _tensor_condition)
+GUARDS.register("vm.builtin.match_shape", _shape_condition)
 
 
-@_inlines("vm.builtin.check_tensor_info")
+@INLINE.registered("vm.builtin.check_tensor_info")
 def _check_tensor_info(writer: Writer, call: CallSite) -> bool:
     condition = _tensor_condition(writer, call)
     if condition is None or call.slot is not None:
@@ -143,7 +140,7 @@ def _check_tensor_info(writer: Writer, call: CallSite) -> bool:
     return True
 
 
-@_inlines("vm.builtin.match_shape")
+@INLINE.registered("vm.builtin.match_shape")
 def _match_shape(writer: Writer, call: CallSite) -> bool:
     pairs = _pairs(call, 3, 1)
     if pairs is None or call.slot is not None or not isinstance(call.values[-1], str):
@@ -199,7 +196,7 @@ def _match_shape(writer: Writer, call: CallSite) -> bool:
     return True
 
 
-@_inlines("vm.builtin.make_shape")
+@INLINE.registered("vm.builtin.make_shape")
 def _make_shape(writer: Writer, call: CallSite) -> bool:
     pairs = _pairs(call, 2, 0)
     if pairs is None or call.slot is None:
@@ -218,7 +215,7 @@ def _make_shape(writer: Writer, call: CallSite) -> bool:
     return True
 
 
-@_inlines("vm.builtin.make_prim_value")
+@INLINE.registered("vm.builtin.make_prim_value")
 def _make_prim_value(writer: Writer, call: CallSite) -> bool:
     if len(call.texts) != 3 or call.slot is None or call.slots[0] not in writer.heaps:
         return False
@@ -230,7 +227,7 @@ def _make_prim_value(writer: Writer, call: CallSite) -> bool:
     return True
 
 
-@_inlines("vm.builtin.alloc_shape_heap")
+@INLINE.registered("vm.builtin.alloc_shape_heap")
 def _alloc_shape_heap(writer: Writer, call: CallSite) -> bool:
     if len(call.texts) != 2 or call.slot is None:
         return False
@@ -273,7 +270,7 @@ def storage_size(writer: Writer, call: CallSite) -> tuple[int, int] | None:
     return index, shape.numel() * dtype.itemsize
 
 
-@_inlines("vm.builtin.alloc_storage")
+@INLINE.registered("vm.builtin.alloc_storage")
 def _alloc_storage(writer: Writer, call: CallSite) -> bool:
     found = storage_size(writer, call)
     if found is None or call.slot is None:
@@ -288,7 +285,7 @@ def _alloc_storage(writer: Writer, call: CallSite) -> bool:
     return True
 
 
-@_inlines("vm.builtin.alloc_tensor")
+@INLINE.registered("vm.builtin.alloc_tensor")
 def _alloc_tensor(writer: Writer, call: CallSite) -> bool:
     if len(call.texts) not in (4, 5) or call.slot is None:
         return False

@@ -17,7 +17,7 @@ def f0(machine, room, r0):
     return r0
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,8 +38,8 @@ from relaxlab.runtime.vm.structure import (
 __all__ = [
     "Callees",
     "CallSite",
-    "GUARDS",
-    "INLINE",
+    "Guard",
+    "Inliner",
     "Names",
     "Source",
     "UNKNOWN",
@@ -148,6 +148,14 @@ class CallSite:
         return f"r{self.slot}"
 
 
+Inliner = Callable[["Writer", CallSite], bool]
+"""Writes a builtin out; False for a call that it does not know."""
+
+Guard = Callable[["Writer", CallSite, bool], str | None]
+"""The condition on which a check of a tensor may fail, or None if that is not known. The last
+argument says whether an earlier test has seen that it is a tensor."""
+
+
 @dataclass(frozen=True, slots=True)
 class Callees:
     """What is known of the functions that a program calls.
@@ -158,22 +166,14 @@ class Callees:
         Names of its own functions, which may be called directly.
     kernels
         Host functions that forget their arguments when they return.
+    inliners, guards
+        What is known of builtins, by name.
     """
 
     names: dict[LinkedFunction, str] = field(default_factory=dict)
     kernels: frozenset[int] = frozenset()
-
-
-Inliner = Callable[["Writer", CallSite], bool]
-
-Guard = Callable[["Writer", CallSite, bool], str | None]
-
-GUARDS: Final[dict[str, Guard]] = {}
-"""Builtins that check a tensor: the condition on which the check may fail, or None if that is not
-known. The last argument says whether an earlier test has seen that it is a tensor."""
-
-INLINE: Final[dict[str, Inliner]] = {}
-"""Who writes out a builtin, by name; a writer returns False for a call that it does not know."""
+    inliners: Mapping[str, Inliner] = field(default_factory=dict)
+    guards: Mapping[str, Guard] = field(default_factory=dict)
 
 
 def translate(
@@ -221,7 +221,7 @@ def translate_door(
     writer.line(f"if more or machine.is_watched{''.join(f' or {test}' for test in guards)}:")
     args = "".join(f"r{i}, " for i in range(function.num_args))
     linked = names.name("F", function, function.name)
-    writer.line(f"{_INDENT}return careful(machine, {linked}, ({args}*more))")
+    writer.line(f"{_INDENT}return careful(machine, {linked}, [{args}*more])")
     writer.line("try:")
     writer.depth = 2
     writer.line("room = stack_room(machine)")
@@ -252,7 +252,7 @@ def _guards(writer: "Writer") -> list[str]:
         if operation != CALL:
             break
         call = writer.call_site(pc)
-        guard = GUARDS.get(_builtin_name(target))
+        guard = writer.callees.guards.get(_builtin_name(target))
         if guard is not None and call.slots and call.slots[0] < function.num_args:
             test = guard(writer, call, call.slots[0] in tensors)
             if test is None or slot is not None:
@@ -459,7 +459,7 @@ class Writer:
     def host_call(self, call: CallSite) -> None:
         """Write a call of a host function."""
         name = _builtin_name(call.target)
-        inline = INLINE.get(name)
+        inline = self.callees.inliners.get(name)
         if inline is not None and inline(self, call):
             self.forget_sizes((-1 if call.slot is None else call.slot,))
             return

@@ -34,10 +34,12 @@ def expected(run):
 
 
 @pytest.mark.parametrize(("name", "index"), RUNS)
-@pytest.mark.parametrize("mode", ["plain", "observed", "instrumented", "stepped", "profiled"])
+@pytest.mark.parametrize(
+    "mode", ["plain", "compiled", "observed", "instrumented", "stepped", "profiled"]
+)
 def test_recorded_run(name, index, mode):
     run = golden_vm.case(name)["runs"][index]
-    vm = machine(name)
+    vm = machine(name, "compiled" if mode == "compiled" else None)
     events = []
     if mode == "observed":
         vm.observer = events.append
