@@ -121,10 +121,13 @@ def golden_functions():
 
 
 @pytest.mark.usefixtures("golden_functions")
+@pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
 @pytest.mark.parametrize("name", NAMES)
-def test_values(name):
+def test_values(name, exec_mode):
     doc = document(name)
-    vm = relax.VirtualMachine(relax.build(program(name), "numpy"), runtime.cpu())
+    ex = relax.build(program(name), "numpy", exec_mode=exec_mode)
+    vm = relax.VirtualMachine(ex, runtime.cpu())
+    assert vm.exec_mode == exec_mode
     assert doc["runs"]
     for run in doc["runs"]:
         result = vm[run["func"]](*map(decode, run["args"]))
