@@ -10,7 +10,7 @@ Examples
 'T_multiply_red'
 """
 
-from relaxlab.topi import nn
+from relaxlab.topi import image, nn
 from relaxlab.topi.broadcast import (
     add,
     atan2,
@@ -165,6 +165,7 @@ __all__ = [
     "greater_equal",
     "hamming_window",
     "identity",
+    "image",
     "index_put",
     "index_tensor",
     "isfinite",

@@ -5,7 +5,7 @@ normalized. Families live in modules of TVM's names; ``nn``, ``memory``, ``vm`` 
 sub-packages.
 """
 
-from relaxlab.relax.op import builtin, grad, inspect, memory, nn, vm
+from relaxlab.relax.op import builtin, grad, image, inspect, memory, nn, vm
 from relaxlab.relax.op import operators as operators
 from relaxlab.relax.op.base import (
     assert_op,
@@ -214,6 +214,7 @@ __all__ = [
     "greater_equal",
     "hamming_window",
     "hint_on_device",
+    "image",
     "index_put",
     "index_tensor",
     "inspect",

@@ -15,6 +15,7 @@ from typing import Any
 from relaxlab import topi
 from relaxlab.ir.expr import Call, Expr, Var
 from relaxlab.relax.block_builder import BlockBuilder
+from relaxlab.relax.op.statistical import element_count
 from relaxlab.relax.shape import ShapeExpr
 from relaxlab.relax.transform.legalize_ops.registration import (
     LegalizeFunc,
@@ -42,9 +43,16 @@ def _target_shape(bb: BlockBuilder, call: Call) -> ShapeExpr:
 
 @register_legalize("reshape")
 def _reshape(bb: BlockBuilder, call: Call) -> Expr:
-    return bb.call_te(
-        topi.reshape, call.args[0], _target_shape(bb, call), primfunc_name_hint="reshape"
-    )
+    """Call a kernel, or leave the operator, which is a view that checks its size at run time.
+
+    TVM always makes a kernel, which reads around the end of a tensor that is too small.
+    """
+    shape = _target_shape(bb, call)
+    given: Any = call.args[0].ty
+    counts = element_count(given.shape.values), element_count(shape.values)
+    if not bb.analyzer.can_prove_equal(*counts):
+        return call
+    return bb.call_te(topi.reshape, call.args[0], shape, primfunc_name_hint="reshape")
 
 
 @register_legalize("broadcast_to")

@@ -59,7 +59,9 @@ def median(x: Tensor, axis: _Axes, keepdims: bool) -> Any:
     """
     axes = normalize_axes(axis, x.ndim)
     if axis is not None and len(axes) == 1:
-        return _median_along(x, axes[0], keepdims)
+        # the axis as it was given: TVM hands a negative one on to the sort
+        given = axis if isinstance(axis, int) else axis[0]
+        return _median_along(x, int(given), keepdims)
     kept = [a for a in range(x.ndim) if a not in axes]
     length = product([x.shape[a] for a in axes])
     if kept:
