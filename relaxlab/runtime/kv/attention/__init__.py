@@ -19,8 +19,8 @@ from relaxlab.runtime.kv.attention.tables import kernel_arguments, mla_kernel_ar
 
 __all__ = [
     "FAMILIES",
-    "KINDS",
     "Family",
+    "KINDS",
     "Kernel",
     "KernelSpec",
     "Kind",

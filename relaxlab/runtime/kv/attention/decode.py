@@ -6,8 +6,7 @@ are joined by segment reductions. Nothing loops over sequences. Counterpart: TVM
 
 Examples
 --------
->>> from relaxlab.runtime.kv.attention.scratch import Scratch
-from relaxlab.runtime.kv.attention.spec import KernelSpec
+>>> from relaxlab.runtime.kv.attention.spec import KernelSpec
 >>> kernel = PagedDecode(KernelSpec(num_qo_heads=1, num_kv_heads=1, qk_head_dim=2, page_size=4))
 >>> pages = np.ones((1, 2, 1, 4, 2), "float32")
 >>> index = lambda *x: np.array(x, "int32")
