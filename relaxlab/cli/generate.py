@@ -11,16 +11,21 @@ Examples
 
 import argparse
 import sys
+from collections.abc import Iterator
 
 from relaxlab.cli import Mistake
 from relaxlab.models.generation import CompiledLlama, generate, greedy, sampler
-from relaxlab.models.language_model import open_model
+from relaxlab.models.language_model import LanguageModel, open_model
+from relaxlab.models.paged_llama import PagedLlama
+from relaxlab.serve.engine import Engine
+from relaxlab.serve.sampler import Sampling
 
 __all__ = ["EXAMPLE", "configure", "run"]
 
 EXAMPLE = """
 relaxlab generate "The capital of France is" -n 32 --model smollm2 --greedy
 relaxlab generate "Once upon a time" -n 20 --model tiny --print-ids
+relaxlab generate "Once upon a time" -n 20 --model tiny --paged --page-size 4
 """
 
 
@@ -49,6 +54,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--stop", action="store_true", help="stop when the model ends its text; else go on to N"
     )
     parser.add_argument(
+        "--paged", action="store_true", help="keep keys and values in a paged cache"
+    )
+    parser.add_argument(
+        "--page-size", type=int, default=16, metavar="P", help="tokens in a page (default 16)"
+    )
+    parser.add_argument(
         "--print-ids", action="store_true", help="end with one line `ids: 7042 30 ...`"
     )
 
@@ -57,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the continuation as it is made."""
     if args.n < 0:
         raise Mistake(f"-n must not be negative, got {args.n}")
+    if args.page_size < 1:
+        raise Mistake(f"--page-size: expected at least 1, got {args.page_size}")
     if args.temperature < 0 or not 0 < args.top_p <= 1:
         raise Mistake(
             f"expected --temperature >= 0 and 0 < --top-p <= 1, got {args.temperature} and "
@@ -66,16 +79,46 @@ def run(args: argparse.Namespace) -> int:
     tokens = model.tokenizer.encode(args.prompt)
     if not tokens:
         raise Mistake("the prompt is empty: there is nothing to continue")
-    llama = CompiledLlama(model)
-    choose = greedy if args.greedy else sampler(args.temperature, args.top_p, args.seed)
-    text = model.tokenizer.stream(special=False)
     ids: list[int] = []
-    stop = model.tokenizer.ends if args.stop else ()
-    for token in generate(llama, tokens, args.n, choose, stop=stop):
-        ids.append(token)
-        sys.stdout.write(text.push(token))
+    for tokens_made, text in (_paged if args.paged else _dense)(model, tokens, args):
+        ids += tokens_made
+        sys.stdout.write(text)
         sys.stdout.flush()
-    print(text.finish())
+    print()
     if args.print_ids:
         print("ids:", *ids)
     return 0
+
+
+def _dense(
+    model: LanguageModel, tokens: list[int], args: argparse.Namespace
+) -> Iterator[tuple[list[int], str]]:
+    """Yield tokens and text made with a cache that is one tensor per layer."""
+    llama = CompiledLlama(model)
+    choose = greedy if args.greedy else sampler(args.temperature, args.top_p, args.seed)
+    text = model.tokenizer.stream(special=False)
+    stop = model.tokenizer.ends if args.stop else ()
+    for token in generate(llama, tokens, args.n, choose, stop=stop):
+        yield [token], text.push(token)
+    yield [], text.finish()
+
+
+def _paged(
+    model: LanguageModel, tokens: list[int], args: argparse.Namespace
+) -> Iterator[tuple[list[int], str]]:
+    """Yield tokens and text made with a paged cache that has room for just this."""
+    if not args.n:
+        return
+    capacity = min(len(tokens) + args.n, model.config.context)
+    llama = PagedLlama(model, page_size=args.page_size, capacity=capacity)
+    engine = Engine(llama, tokenizer=model.tokenizer, prefix=None)
+    engine.submit(
+        tokens,
+        max_tokens=args.n,
+        sampling=Sampling(
+            0.0 if args.greedy else args.temperature, top_p=args.top_p, seed=args.seed
+        ),
+        stop_tokens=sorted(model.tokenizer.ends) if args.stop else (),
+    )
+    for output in engine.stream():
+        yield list(output.tokens), output.text

@@ -207,6 +207,11 @@ class Engine:
         """Whether an entry waits or runs."""
         return bool(self.scheduler.waiting or self.scheduler.running)
 
+    @property
+    def room(self) -> int:
+        """Most tokens that one entry may have in the cache."""
+        return min(self._model.context, self._model.total_pages * self._model.page_size)
+
     def entries(self, request: Request) -> list[Entry]:
         """Return the answers of a request in the making."""
         return [self._entries[request.number, index] for index in range(request.n)]

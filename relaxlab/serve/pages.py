@@ -173,7 +173,7 @@ class Pages:
             if other.leader is entry:
                 other.leader = None
 
-    def abandon(self, entry: Entry, operation: str, error: Exception) -> None:
+    def abandon(self, entry: Entry, operation: str, error: BaseException) -> None:
         """Take the sequence of an entry whose round failed; it waits, or is given up."""
         assert entry.sequence is not None
         self._prefix.drop(entry.sequence)
@@ -187,7 +187,7 @@ class Pages:
         self._emit(Failed(entry.id, error))
         self.failed.append(entry)
 
-    def _failed_once(self, entry: Entry, operation: str, error: Exception) -> None:
+    def _failed_once(self, entry: Entry, operation: str, error: BaseException) -> None:
         entry.retries += 1
         self._emit(Retried(entry.id, operation, f"{type(error).__name__}: {error}"))
         if entry.retries > self._limits.retries:

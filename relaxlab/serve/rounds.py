@@ -134,6 +134,10 @@ class Rounds:
             for share in shares:
                 self._pages.abandon(share.entry, "run", error)
             return None
+        except KeyboardInterrupt as error:  # somebody may go on afterwards
+            for share in shares:
+                self._pages.abandon(share.entry, "run", error)
+            raise
 
     def _advance(self, entry: Entry, tokens: int) -> None:
         entry.computed += tokens

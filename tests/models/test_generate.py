@@ -27,8 +27,24 @@ def test_the_tiny_model_needs_no_download(capsys):
     assert len(lines[-1].split()) == 9
 
 
-def test_no_token_is_a_valid_wish(capsys):
-    assert main(["generate", "hello", "-n", "0", "--model", "tiny", "--print-ids"]) == 0
+@pytest.mark.parametrize("page_size", ["1", "5", "16"])
+def test_a_paged_cache_changes_no_token(page_size, capsys):
+    arguments = ["generate", "hello", "-n", "24", "--model", "tiny", "--greedy", "--print-ids"]
+    assert main(arguments) == 0
+    plain = capsys.readouterr().out
+    assert main([*arguments, "--paged", "--page-size", page_size]) == 0
+    assert capsys.readouterr().out == plain
+
+
+def test_smollm2_continues_the_same_through_pages(smollm2_path, smollm2, capsys):
+    arguments = ["generate", PROMPT, "-n", "32", "--greedy", "--print-ids", "--paged"]
+    assert main([*arguments, "--model", str(smollm2_path), "--page-size", "16"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"ids: {TOKENS}"
+
+
+@pytest.mark.parametrize("way", [[], ["--paged"]])
+def test_no_token_is_a_valid_wish(way, capsys):
+    assert main(["generate", "hello", "-n", "0", "--model", "tiny", "--print-ids", *way]) == 0
     assert capsys.readouterr().out == "\nids:\n"
 
 
@@ -39,6 +55,8 @@ def test_no_token_is_a_valid_wish(capsys):
         (["x", "-n", "-1"], "negative"),
         (["x", "--temperature", "-1"], "temperature"),
         (["x", "--top-p", "0"], "top-p"),
+        (["x", "--paged", "--page-size", "0"], "page-size"),
+        (["x" * 3000, "--paged"], "context"),
         (["x", "--model", "no/such.gguf"], "no/such.gguf"),
     ],
 )
