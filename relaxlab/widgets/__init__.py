@@ -8,6 +8,7 @@ Examples
 from relaxlab.widgets.executable_view import ExecutableView
 from relaxlab.widgets.memory_plan import MemoryPlan
 from relaxlab.widgets.page_pool import PagePool
+from relaxlab.widgets.pass_explorer import PassExplorer
 from relaxlab.widgets.vm_stepper import VMStepper
 
-__all__ = ["ExecutableView", "MemoryPlan", "PagePool", "VMStepper"]
+__all__ = ["ExecutableView", "MemoryPlan", "PagePool", "PassExplorer", "VMStepper"]
