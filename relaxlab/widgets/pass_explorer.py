@@ -170,7 +170,7 @@ class PassExplorer(View):
         difference = self.recorder.diff(self.position)
         name = self.recorder.passes[self.position].name
         parts.append(difference or f"{name} changed nothing")
-        if self.executable is not None and self.executable.source_map is not None:
+        if self.executable is not None and self.executable.source_map:
             parts.append(str(self.executable.source_map))
         return "\n\n".join(parts)
 
@@ -187,7 +187,7 @@ def _code(ex: VMExecutable) -> dict[str, Any]:
     for info in ex.func_table:
         if info.kind == VMFuncKind.VM_FUNC:
             for pc, (_, text) in enumerate(lines_of(ex, info, budget=budget), info.start_instr):
-                origin = ex.source_map.get(pc) if ex.source_map is not None else None
+                origin = ex.source_map.get(pc)
                 rows.append((pc, info.name, text.rstrip(), origin))
     places = {
         (place.source, place.line): place.text
