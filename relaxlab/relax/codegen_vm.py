@@ -306,6 +306,8 @@ class _FunctionCodegen:
     def visit_kill_object(self, call: Call) -> int:
         word = self.visit(call.args[0])
         if kind_number(word) != ArgKind.REGISTER:
+            if isinstance(call.args[0], GenericConst | Var):
+                return self.builder.void_arg()  # folded since the kill was put there
             raise InternalError(
                 f"kill_object in {self.symbol!r} needs a register, but its argument "
                 f"{call.args[0]!r} is a constant"

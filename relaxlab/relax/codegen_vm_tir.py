@@ -314,6 +314,8 @@ class _FunctionCodegen:
             assert isinstance(index, IntImm)
             self.call("vm.builtin.null_value", [], index.value)
             return operand
+        if isinstance(call.args[0], GenericConst | Var):
+            return operand  # a constant, folded since the kill was put there
         raise InternalError(
             f"kill_object in {self.symbol!r} needs a register, but its argument "
             f"{call.args[0]!r} is a constant"

@@ -6,7 +6,8 @@ already (``x: (n,)`` cast to ``(m,)``) replaces the variable from there on. *Rel
 (inside a dataflow block an output keeps its name and ``x`` takes it over); fields of known tuples
 and constants are used directly; a dataflow output that nobody outside needs becomes a dataflow
 variable. Counterpart: ``tvm.relax.transform.CanonicalizeBindings``; unlike it, a cast to a variable
-that has a value already (a check) teaches nothing and stays.
+that has a value already (a check) teaches nothing and stays, and so does another name of a value
+that is killed under the first one.
 
 Examples
 --------
@@ -15,12 +16,14 @@ Examples
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from relaxlab.ir import (
+    Call,
     Expr,
     GenericConst,
     IRModule,
+    Op,
     Pass,
     PassContext,
     PrimType,
@@ -60,6 +63,10 @@ __all__ = [
     "CanonicalizeTIRVariables",
     "canonicalize_function",
 ]
+
+_KILLS: Final = frozenset(
+    {"relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.kill_object"}
+)
 
 
 # --- symbolic variables -------------------------------------------------------------------------
@@ -227,6 +234,8 @@ class _Plan(ExprVisitor):
         self.constants: dict[Var, GenericConst] = {}
         self.tuples: dict[Var, tuple[Expr, ...]] = {}
         self.renamed: dict[Var, Var] = {}
+        #: Variables that the program kills: what else was called so lives on under its own name.
+        self.killed: set[Var] = set()
         self._fields: dict[Var, tuple[Var, int]] = {}
         self._bound: set[Var] = set()
 
@@ -243,7 +252,9 @@ class _Plan(ExprVisitor):
         if not isinstance(get.tuple_value, Var):
             return None
         fields = self.tuples.get(self.root(get.tuple_value))
-        return None if fields is None else fields[get.index]
+        if fields is None or fields[get.index] in self.killed:
+            return None
+        return fields[get.index]
 
     def visit_binding_block(self, block: BindingBlock) -> None:
         local = block if isinstance(block, DataflowBlock) else None
@@ -256,6 +267,8 @@ class _Plan(ExprVisitor):
 
     def consider(self, binding: VarBinding | MatchCast, block: DataflowBlock | None) -> None:
         value: Expr | None = binding.value
+        if binding.var in self.killed or value in self.killed:
+            return
         if isinstance(binding, MatchCast):
             if not isinstance(value, Var) or value.ty is None or value.ty != binding.ty:
                 return
@@ -306,12 +319,18 @@ class _Plan(ExprVisitor):
 
 
 class _Outside(ExprVisitor):
-    """Finds outputs of dataflow blocks that nobody outside their block uses."""
+    """Finds outputs of dataflow blocks that nobody outside their block uses, and what is killed."""
 
     def __init__(self) -> None:
         self.home: dict[Var, DataflowBlock] = {}
         self.block: BindingBlock | None = None
         self.escaped: set[Var] = set()
+        self.killed: set[Var] = set()
+
+    def visit_call_(self, op: Call) -> None:
+        if isinstance(op.op, Op) and op.op.name in _KILLS and isinstance(op.args[0], Var):
+            self.killed.add(op.args[0])
+        super().visit_call_(op)
 
     def visit_var_(self, op: Var) -> None:
         if self.home.get(op) is not self.block:
@@ -384,6 +403,7 @@ def _canonicalize_symbolic(func: Function, mod: IRModule | None) -> Function:
 def _canonicalize_relax(func: Function, mod: IRModule | None) -> Function:
     outside, plan = _Outside(), _Plan()
     outside.visit_expr(func)
+    plan.killed = outside.killed
     for var in outside.unused():
         plan.renamed[var] = DataflowVar(var.name, var.ty, var.span)
     plan.visit_expr(func)

@@ -1,7 +1,8 @@
 """Turn kernels that only reshape into ``R.reshape``, which will be a view.
 
 Only inside dataflow blocks, and only for variables of the block: what leaves it may be written to
-by someone else. Counterpart: ``tvm.relax.transform.RewriteDataflowReshape``.
+by someone else; and not for what a kernel of the function writes to in place while others still
+need it (``written_views.py``). Counterpart: ``tvm.relax.transform.RewriteDataflowReshape``.
 
 Examples
 --------
@@ -13,12 +14,24 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from relaxlab.ir import Call, Expr, GlobalVar, IntImm, IRModule, Op, PassContext, Tuple, prim_ops
+from relaxlab.ir import (
+    Call,
+    Expr,
+    GlobalVar,
+    IntImm,
+    IRModule,
+    Op,
+    PassContext,
+    Tuple,
+    Var,
+    prim_ops,
+)
 from relaxlab.ir.sym import Analyzer
 from relaxlab.relax.analysis.reshape_pattern import has_reshape_pattern
 from relaxlab.relax.expr import DataflowVar, Function, ShapeExpr, TensorType, VarBinding
 from relaxlab.relax.expr_functor import ExprMutator
 from relaxlab.relax.transform.pass_base import FunctionPass
+from relaxlab.relax.transform.written_views import unsafe_views
 from relaxlab.runtime.dtype import DataType
 from relaxlab.tirx import PrimFunc
 
@@ -31,9 +44,18 @@ class _Rewriter(ExprMutator):
         self.mod = mod
         #: Whether a kernel only reshapes its first argument.
         self.known = known
+        #: Variables that have to stay copies.
+        self.unsafe: set[Var] = set()
+
+    def rewrite(self, func: Function) -> Function:
+        """Return the function with views where nobody can tell."""
+        self.unsafe = unsafe_views(func, lambda call: self.as_reshape(call) is not None)
+        changed: Any = self.visit_expr(func)
+        return changed  # type: ignore[no-any-return]  # a function stays one
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
-        if isinstance(binding.var, DataflowVar) and isinstance(binding.value, Call):
+        may_be_view = isinstance(binding.var, DataflowVar) and binding.var not in self.unsafe
+        if may_be_view and isinstance(binding.value, Call):
             reshape = self.as_reshape(binding.value)
             if reshape is not None:
                 self.reemit_binding(binding, self.visit_expr(reshape))
@@ -85,7 +107,7 @@ class RewriteDataflowReshape(FunctionPass):
         known: dict[GlobalVar, bool] = {}
         return mod.with_functions(
             {
-                gvar: _Rewriter(mod, known).visit_expr(func)
+                gvar: _Rewriter(mod, known).rewrite(func)
                 for gvar, func in mod.functions.items()
                 if isinstance(func, Function)
             }
