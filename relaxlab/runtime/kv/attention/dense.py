@@ -27,22 +27,22 @@ Floats = NDArray[np.float32]
 
 START: Final = np.float32(-5.0e4)
 LOG2_E: Final = math.log2(math.e)
-_SCORES: Final = 1 << 20
-"""Scores of a tile: 4 MiB, which stay in the cache between the two products."""
+_SCORES: Final = 1 << 18
+"""Scores of a tile: 1 MiB, which stay in the cache between the two products."""
 
 
-def log2_softmax(scores: Floats, axis: int = -1) -> tuple[Floats, Floats]:
-    """Turn scores into weights in place; return them and the log-sum-exp, both base 2.
+def log2_softmax(scores: Floats) -> tuple[Floats, Floats]:
+    """Turn scores into weights, in place; return what they add up to and the log-sum-exp.
 
-    Scores of hidden keys are minus infinity. ``axis`` is kept in the log-sum-exp, with length 1.
+    Both have the last axis left, with length 1. The weights are still to be divided by what they
+    add up to. Scores of hidden keys are minus infinity.
     """
-    top = scores.max(axis=axis, keepdims=True, initial=START)
+    top = scores.max(axis=-1, keepdims=True, initial=START)
     scores -= top
     np.exp2(scores, out=scores)
-    total = scores.sum(axis=axis, keepdims=True)
+    total = scores.sum(axis=-1, keepdims=True)
     total += np.exp2(START - top)
-    scores /= total
-    return scores, top + np.log2(total)
+    return total, top + np.log2(total)
 
 
 def attend(
@@ -78,12 +78,14 @@ def attend(
         tile = scaled[:, :, first:last].reshape(heads, -1, q.shape[2])
         scores = np.matmul(tile, k[:, begin:end].transpose(0, 2, 1))
         scores = scores.reshape(heads, group, last - first, end - begin)
-        seen = visibility.matrix(first, last, rows, keys)
-        if seen is not None:
-            np.copyto(scores, -np.inf, where=~seen[:, begin:end])
-        weights, tile_lse = log2_softmax(scores)
-        product = np.matmul(weights.reshape(heads, -1, end - begin), v[:, begin:end])
-        out[:, :, first:last] = product.reshape(heads, group, last - first, -1)
+        masked = visibility.hidden(first, last, rows, keys)
+        if masked is not None:
+            start, hidden = masked[0] - begin, masked[1]
+            stretch = scores[..., start : start + hidden.shape[1]]
+            np.copyto(stretch, -np.inf, where=hidden)
+        total, tile_lse = log2_softmax(scores)
+        product = np.matmul(scores.reshape(heads, -1, end - begin), v[:, begin:end])
+        np.divide(product.reshape(heads, group, last - first, -1), total, out[:, :, first:last])
         lse[:, :, first:last] = tile_lse[..., 0]
     return out.reshape(heads, all_rows, -1), lse.reshape(heads, all_rows)
 

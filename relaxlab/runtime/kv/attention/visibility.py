@@ -1,13 +1,19 @@
 """Which keys a query row sees, as whole arrays: intervals for windows, a matrix for trees.
 
+Rows come in tiles. A tile has a span of keys outside of which no row sees anything, and, within
+it, a stretch where some rows see less than others: only there something must be masked.
 Counterpart: the mask conditions inside TVM's kernels.
 
 Examples
 --------
->>> Causal().matrix(0, 2, 2, 3).astype(int).tolist()  # 2 rows, 3 keys
-[[1, 1, 0], [1, 1, 1]]
->>> LayerWindow(2).matrix(0, 2, 2, 3).astype(int).tolist()  # cached keys only
-[[0, 0, 1], [0, 0, 0]]
+>>> Causal().span(0, 2, 2, 5)  # 2 rows, 5 keys
+(0, 5)
+>>> first, hidden = Causal().hidden(0, 2, 2, 5)
+>>> first, hidden.astype(int).tolist()  # from key 4 on: row 0 does not see it, row 1 does
+(4, [[1], [0]])
+>>> first, hidden = LayerWindow(3).hidden(0, 2, 2, 5)
+>>> first, hidden.astype(int).tolist()
+(3, [[0], [1]])
 """
 
 from dataclasses import dataclass
@@ -18,7 +24,8 @@ from numpy.typing import NDArray
 
 __all__ = ["Causal", "Everything", "LayerWindow", "TreeNodes", "Visibility"]
 
-Bools = NDArray[np.bool_]
+Hidden = tuple[int, NDArray[np.bool_]]
+"""A key, and for the keys from it on, which row does not see which."""
 
 
 class Visibility(Protocol):
@@ -27,8 +34,8 @@ class Visibility(Protocol):
     def span(self, first: int, last: int, rows: int, keys: int) -> tuple[int, int]:
         """Return an interval that holds every key seen by rows ``first`` to ``last - 1``."""
 
-    def matrix(self, first: int, last: int, rows: int, keys: int) -> Bools | None:
-        """Return who sees what, ``[last - first, keys]``; None if every row sees every key."""
+    def hidden(self, first: int, last: int, rows: int, keys: int) -> Hidden | None:
+        """Return what these rows do not see within their span; None if they see all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class Everything:
         """Return all keys."""
         return 0, keys
 
-    def matrix(self, first: int, last: int, rows: int, keys: int) -> Bools | None:
+    def hidden(self, first: int, last: int, rows: int, keys: int) -> Hidden | None:
         """Return None."""
         return None
 
@@ -52,10 +59,14 @@ class Causal:
         """Return what the last of the rows sees."""
         return 0, max(min(keys - rows + last, keys), 0)
 
-    def matrix(self, first: int, last: int, rows: int, keys: int) -> Bools | None:
-        """Return the lower triangle, shifted."""
+    def hidden(self, first: int, last: int, rows: int, keys: int) -> Hidden | None:
+        """Return a triangle behind what the first row sees."""
+        begin = max(keys - rows + first + 1, 0)
+        end = self.span(first, last, rows, keys)[1]
+        if begin >= end:
+            return None
         ends = keys - rows + 1 + np.arange(first, last)
-        return np.arange(keys) < ends[:, None]
+        return begin, np.arange(begin, end) >= ends[:, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +79,14 @@ class LayerWindow:
         """Return what the first of the rows sees."""
         return max(keys - max(self.window - first - 1, 0), 0), keys
 
-    def matrix(self, first: int, last: int, rows: int, keys: int) -> Bools | None:
-        """Return a staircase that ends at the last key."""
+    def hidden(self, first: int, last: int, rows: int, keys: int) -> Hidden | None:
+        """Return a staircase at the beginning of what the first row sees."""
+        begin = self.span(first, last, rows, keys)[0]
+        end = self.span(last - 1, last, rows, keys)[0]
+        if begin >= end:
+            return None
         starts = keys - np.maximum(self.window - np.arange(first, last) - 1, 0)
-        return np.arange(keys) >= starts[:, None]
+        return begin, np.arange(begin, end) < starts[:, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +102,10 @@ class TreeNodes:
         """Return all keys."""
         return 0, keys
 
-    def matrix(self, first: int, last: int, rows: int, keys: int) -> Bools | None:
-        """Return the matrix of ancestors, with older keys before it."""
+    def hidden(self, first: int, last: int, rows: int, keys: int) -> Hidden | None:
+        """Return the nodes that are not ancestors."""
         nodes = len(self.order)
         if not nodes:
             return None
-        seen = np.ones((last - first, keys), np.bool_)
         visits = self.order[nodes - rows + first : nodes - rows + last, 0, None]
-        seen[:, keys - nodes :] = (self.order[:, 0] <= visits) & (visits < self.order[:, 1])
-        return seen
+        return keys - nodes, (self.order[:, 0] > visits) | (visits >= self.order[:, 1])
