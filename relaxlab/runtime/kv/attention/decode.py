@@ -28,7 +28,7 @@ from relaxlab.runtime.kv.attention.page_table import PageTable
 from relaxlab.runtime.kv.attention.plans import RecentPlans
 from relaxlab.runtime.kv.attention.scratch import Scratch
 from relaxlab.runtime.kv.attention.spec import KernelSpec, array
-from relaxlab.runtime.kv.attention.vectorised import turning
+from relaxlab.runtime.kv.attention.turning import Turns
 
 __all__ = ["DecodePlan", "PagedDecode"]
 
@@ -92,7 +92,7 @@ class PagedDecode:
     """One query per chunk over pages."""
 
     def __init__(self, spec: KernelSpec) -> None:
-        self.spec = spec
+        self._turns = Turns(spec)
         self._plans = RecentPlans()
         self._scratch = Scratch()
 
@@ -141,7 +141,7 @@ class PagedDecode:
         tables = array(page_indptr), array(page_values), array(length_info)
         plan = self.plan(*tables, pages.shape[3], max(pages[0].nbytes, 1))
         heads = pages.shape[2]
-        turner = turning(self.spec, q.dtype, rotary_mode, rope_scale, rope_theta)
+        turner = self._turns.by(q.dtype, rotary_mode, rope_scale, rope_theta)
         queries = q if turner is None else turner.at(q, array(q_rope_position))
         scaled = queries.astype(np.float32, copy=False) * np.float32(sm_scale * LOG2_E)
         scaled = scaled.reshape(len(q), heads, -1, q.shape[2])

@@ -26,10 +26,11 @@ _KEPT: Final = 4
 
 
 class RecentPlans:
-    """The last few plans of one kernel."""
+    """The last few plans of one kernel; ``kept`` says how many."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int = _KEPT) -> None:
         self._plans: dict[Any, Any] = {}
+        self._kept = kept
 
     def get(
         self, make: Callable[[], Any], arrays: tuple[NDArray[Any], ...], rest: tuple[Any, ...] = ()
@@ -42,7 +43,7 @@ class RecentPlans:
         plan = self._plans.get(key)
         if plan is None:
             plan = make()
-            while len(self._plans) >= _KEPT:
+            while len(self._plans) >= self._kept:
                 del self._plans[next(iter(self._plans))]
             self._plans[key] = plan
         return plan

@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relaxlab.runtime.kv.attention.dense import Floats, attend, by_head, store
+from relaxlab.runtime.kv.attention.dense import attend, by_head, store
 from relaxlab.runtime.kv.attention.page_table import ChunkPages, PageTable
 from relaxlab.runtime.kv.attention.plans import RecentPlans
 from relaxlab.runtime.kv.attention.spec import KernelSpec, array
+from relaxlab.runtime.kv.attention.turning import Turn, Turns
 from relaxlab.runtime.kv.attention.visibility import (
     Causal,
     Everything,
@@ -32,7 +33,6 @@ from relaxlab.runtime.kv.attention.visibility import (
     TreeNodes,
     Visibility,
 )
-from relaxlab.runtime.kv.rope import Rope, turn
 
 __all__ = [
     "MLAPrefill",
@@ -40,47 +40,16 @@ __all__ = [
     "PagedPrefillTree",
     "RaggedPrefill",
     "RaggedPrefillTree",
-    "Turning",
 ]
 
 Array = NDArray[Any]
-
-
-class Turning:
-    """Rotation inside a kernel (inline mode), with the base and scale it was called with."""
-
-    def __init__(self, rope: Rope, dtype: Any, scale: float, theta: float) -> None:
-        self._rope, self._dtype = rope, dtype
-        self._scale, self._theta = scale, theta
-
-    def angles(self, positions: Array) -> tuple[Floats, Floats]:
-        """Return cosines and sines ``[*positions, features]``."""
-        return self._rope.angles(positions, theta=self._theta, scale=self._scale)
-
-    def turn(self, rows: Array, cos: Floats, sin: Floats) -> Array:
-        """Return the rows rotated, and rounded to the element type of the cache."""
-        out = turn(rows, cos, sin, interleaved=self._rope.interleaved(inline=True))
-        return out if self._dtype == np.float32 else out.astype(self._dtype)
-
-    def at(self, rows: Array, positions: Array) -> Array:
-        """Return rows ``[tokens, heads, dim]`` rotated at ``positions``."""
-        cos, sin = self.angles(positions)
-        return self.turn(rows, cos[:, None], sin[:, None])
-
-
-def turning(
-    spec: KernelSpec, dtype: Any, rotary_mode: int, scale: float, theta: float
-) -> Turning | None:
-    """Return the rotation that a kernel call asks for; None unless the mode is inline."""
-    rope = spec.inline_rope if rotary_mode else None
-    return None if rope is None else Turning(rope, dtype, scale, theta)
 
 
 class _Paged:
     """What the paged kernels of many queries share."""
 
     def __init__(self, spec: KernelSpec) -> None:
-        self.spec = spec
+        self.turns = Turns(spec)
         self._plans = RecentPlans()
 
     def plan(self, indptr: Array, values: Array, info: Array, page_size: int) -> PageTable:
@@ -99,7 +68,7 @@ class _Paged:
         visibilities: Sequence[Visibility],
         starts: list[int],
         tensors: tuple[Array, Array, Array, Array],
-        turner: Turning | None,
+        turner: Turn | None,
         positions: Array,
         offsets: Array,
         sm_scale: float,
@@ -165,7 +134,7 @@ class PagedPrefill(_Paged):
         tables = array(page_indptr), array(page_values), array(length_info)
         plan = self.plan(*tables, pages.shape[3])
         visibility = self._causal if causal else Everything()
-        turner = turning(self.spec, q.dtype, rotary_mode, rope_scale, rope_theta)
+        turner = self.turns.by(q.dtype, rotary_mode, rope_scale, rope_theta)
         self.run(
             plan,
             [visibility] * len(plan.chunks),
@@ -210,7 +179,7 @@ class PagedPrefillTree(_Paged):
             [TreeNodes(order[bounds[b] : bounds[b + 1]]) for b in range(len(plan.chunks))],
             array(q_indptr).tolist(),
             (q, pages, output, lse),
-            turning(self.spec, q.dtype, rotary_mode, rope_scale, rope_theta),
+            self.turns.by(q.dtype, rotary_mode, rope_scale, rope_theta),
             array(q_rope_position),
             array(k_rope_pos_offset),
             sm_scale,
@@ -221,7 +190,7 @@ class _Ragged:
     """What the kernels over this round's own keys share."""
 
     def __init__(self, spec: KernelSpec) -> None:
-        self.spec = spec
+        self.turns = Turns(spec)
 
     def run(
         self,
@@ -229,7 +198,7 @@ class _Ragged:
         q_rows: slice,
         kv_rows: slice,
         visibility: Visibility,
-        turner: Turning | None,
+        turner: Turn | None,
         q_positions: Array,
         k_positions: Array,
         sm_scale: float,
@@ -277,7 +246,7 @@ class RaggedPrefill(_Ragged):
         starts, kv_starts = array(q_indptr).tolist(), array(kv_indptr).tolist()
         positions, offsets = array(q_rope_position), array(k_rope_pos_offset)
         visibility: Visibility = Causal() if causal else Everything()
-        turner = turning(self.spec, q.dtype, rotary_mode, rope_scale, rope_theta)
+        turner = self.turns.by(q.dtype, rotary_mode, rope_scale, rope_theta)
         for b in range(len(starts) - 1):
             q_rows = slice(starts[b], starts[b + 1])
             kv_rows = slice(kv_starts[b], kv_starts[b + 1])
@@ -311,7 +280,7 @@ class RaggedPrefillTree(_Ragged):
         starts, kv_starts = array(q_indptr).tolist(), array(kv_indptr).tolist()
         order, bounds = array(mask).reshape(-1, 2), array(mn_indptr).tolist()
         positions = array(q_rope_position)
-        turner = turning(self.spec, q.dtype, rotary_mode, rope_scale, rope_theta)
+        turner = self.turns.by(q.dtype, rotary_mode, rope_scale, rope_theta)
         for b in range(len(starts) - 1):
             q_rows = slice(starts[b], starts[b + 1])
             kv_rows = slice(kv_starts[b], kv_starts[b + 1])
