@@ -163,8 +163,8 @@ def test_9_11_none_is_refused_instead_of_read(name, args):
 
 @pytest.mark.parametrize("text", ["abc", "abcdefgh"])
 def test_9_12_short_and_long_strings_are_no_functions(text):
-    with pytest.raises(TypeError, match=f"expected a Function, got string '{text}'"):
-        call("check_func_info", text)
+    with pytest.raises(TypeError, match=f"ctx: expected a Function, got string '{text}'"):
+        call("check_func_info", text, "ctx")
 
 
 def test_9_13_bool_literals_are_integers_and_bool_constants_cannot_be_saved():

@@ -20,7 +20,6 @@ RUNNER = Path(__file__).with_name("run_programs.py")
 def test_random_programs_do_the_same(oracle_python, kind, count, results, outcomes):
     found, seen = differences(oracle_python, kind, count, seed_of_the_day())
     assert found == []
-    assert sum(seen.values()) >= 0.9 * count
     assert seen["result"] >= results * 0.9
     assert len(seen) >= outcomes
 

@@ -21,7 +21,7 @@ from relaxlab.runtime.dtype import DataType, DataTypeCode
 from relaxlab.runtime.tensor import Tensor
 from relaxlab.runtime.values import as_value
 from relaxlab.runtime.vm.builtin.error_context import prefix
-from relaxlab.runtime.vm.builtin.table import as_dtype, as_int, builtin, shown
+from relaxlab.runtime.vm.builtin.table import as_context, as_dtype, as_int, builtin, shown
 from relaxlab.runtime.vm.frame import Closure
 
 __all__: list[str] = []
@@ -63,26 +63,27 @@ def check_tensor_info(value: Any, ndim: Any, /, *rest: Any) -> None:
     me = "vm.builtin.check_tensor_info"
     if not 1 <= len(rest) <= 2:
         raise TypeError(f"{me}: expected 3 or 4 arguments, got {2 + len(rest)}")
-    ctx: str | None = rest[-1]
+    ctx: Any = rest[-1]
+    if type(ctx) is not str:
+        ctx = as_context(ctx, me)
     value = as_value(value)
     if not isinstance(value, Tensor):
         raise TypeError(f"{prefix(ctx)}expected a Tensor, got {shown(value)}")
     rank = as_int(ndim, me, "ndim")
+    dtype = as_dtype(rest[0], me, "dtype") if len(rest) == 2 and rest[0] is not None else None
     if rank not in (-1, value.ndim):
         raise ValueError(
             f"{prefix(ctx)}expected Tensor with ndim {rank}, "
             f"got {shown(value)} with ndim {value.ndim}"
         )
-    if len(rest) == 2 and rest[0] is not None:
-        dtype = as_dtype(rest[0], me, "dtype")
-        if value.dtype is not dtype:
-            raise ValueError(
-                f"{prefix(ctx)}expected Tensor with dtype {str(dtype)!r}, got {shown(value)}"
-            )
+    if dtype is not None and value.dtype is not dtype:
+        raise ValueError(
+            f"{prefix(ctx)}expected Tensor with dtype {str(dtype)!r}, got {shown(value)}"
+        )
 
 
 @builtin("vm.builtin.check_shape_info")
-def check_shape_info(value: Any, ndim: Any, ctx: str | None = None, /) -> None:
+def check_shape_info(value: Any, ndim: Any, ctx: Any, /) -> None:
     """Check for a shape of that length (-1: any).
 
     Parameters
@@ -105,6 +106,8 @@ def check_shape_info(value: Any, ndim: Any, ctx: str | None = None, /) -> None:
     -----
     Source: TVM's ``vm.builtin.check_shape_info``. TVM crashes on None.
     """
+    if type(ctx) is not str:
+        ctx = as_context(ctx, "vm.builtin.check_shape_info")
     if not isinstance(value, ShapeTuple):
         raise TypeError(f"{prefix(ctx)}expected a Shape, got {shown(value)}")
     rank = as_int(ndim, "vm.builtin.check_shape_info", "ndim")
@@ -116,7 +119,7 @@ def check_shape_info(value: Any, ndim: Any, ctx: str | None = None, /) -> None:
 
 
 @builtin("vm.builtin.check_prim_value_info")
-def check_prim_value_info(value: Any, dtype: Any, ctx: str | None = None, /) -> None:
+def check_prim_value_info(value: Any, dtype: Any, ctx: Any, /) -> None:
     """Check for a number that a scalar of ``dtype`` can be made from; ranges are not checked.
 
     Parameters
@@ -137,6 +140,8 @@ def check_prim_value_info(value: Any, dtype: Any, ctx: str | None = None, /) -> 
     -----
     Source: TVM's ``vm.builtin.check_prim_value_info``. TVM crashes on None.
     """
+    if type(ctx) is not str:
+        ctx = as_context(ctx, "vm.builtin.check_prim_value_info")
     wanted: DataType = as_dtype(dtype, "vm.builtin.check_prim_value_info", "dtype")
     name = str(wanted) or "void"
     kinds = None if wanted.is_void else _PRIM_TYPES.get(wanted.code)
@@ -150,7 +155,7 @@ def check_prim_value_info(value: Any, dtype: Any, ctx: str | None = None, /) -> 
 
 
 @builtin("vm.builtin.check_tuple_info")
-def check_tuple_info(value: Any, size: Any, ctx: str | None = None, /) -> None:
+def check_tuple_info(value: Any, size: Any, ctx: Any, /) -> None:
     """Check for a tuple of that many elements.
 
     Parameters
@@ -173,6 +178,8 @@ def check_tuple_info(value: Any, size: Any, ctx: str | None = None, /) -> None:
     -----
     Source: TVM's ``vm.builtin.check_tuple_info``. TVM crashes on None.
     """
+    if type(ctx) is not str:
+        ctx = as_context(ctx, "vm.builtin.check_tuple_info")
     if not isinstance(value, list | tuple) or isinstance(value, ShapeTuple):
         raise TypeError(f"{prefix(ctx)}expected a Tuple, got {shown(value)}")
     wanted = as_int(size, "vm.builtin.check_tuple_info", "size")
@@ -183,7 +190,7 @@ def check_tuple_info(value: Any, size: Any, ctx: str | None = None, /) -> None:
 
 
 @builtin("vm.builtin.check_func_info")
-def check_func_info(value: Any, ctx: str | None = None, /) -> None:
+def check_func_info(value: Any, ctx: Any, /) -> None:
     """Check for a host function or a closure.
 
     Parameters
@@ -202,12 +209,14 @@ def check_func_info(value: Any, ctx: str | None = None, /) -> None:
     -----
     Source: TVM's ``vm.builtin.check_func_info``. TVM crashes on None.
     """
+    if type(ctx) is not str:
+        ctx = as_context(ctx, "vm.builtin.check_func_info")
     if not isinstance(value, Closure) and not callable(value):
         raise TypeError(f"{prefix(ctx)}expected a Function, got {shown(value)}")
 
 
 @builtin("vm.builtin.check_string_info")
-def check_string_info(value: Any, ctx: str | None = None, /) -> None:
+def check_string_info(value: Any, ctx: Any, /) -> None:
     """Check for a string.
 
     Parameters
@@ -226,5 +235,7 @@ def check_string_info(value: Any, ctx: str | None = None, /) -> None:
     -----
     Source: TVM's ``vm.builtin.check_string_info``.
     """
+    if type(ctx) is not str:
+        ctx = as_context(ctx, "vm.builtin.check_string_info")
     if not isinstance(value, str):
         raise TypeError(f"{prefix(ctx)}expected a string, got {shown(value)}")

@@ -208,8 +208,9 @@ def apply_repetition_penalty(logits: Any, token_ids: Any, penalty: Any, /) -> No
     row = as_array(logits, me, "logits", "float32").reshape(-1)
     ids = _token_ids(token_ids, me, row.size)
     factor = np.float32(as_float(penalty, me, "penalty"))
-    for token in ids:
-        row[token] = row[token] * factor if row[token] <= 0 else row[token] / factor
+    with np.errstate(all="ignore"):  # a penalty of 0 gives inf, as it does in C
+        for token in ids:
+            row[token] = row[token] * factor if row[token] <= 0 else row[token] / factor
 
 
 @builtin("vm.builtin.apply_presence_and_frequency_penalty")

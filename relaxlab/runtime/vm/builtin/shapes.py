@@ -26,7 +26,14 @@ from relaxlab.errors import InternalError
 from relaxlab.runtime.container import ShapeTuple
 from relaxlab.runtime.tensor import Tensor
 from relaxlab.runtime.vm.builtin.error_context import place, prefix, size_name
-from relaxlab.runtime.vm.builtin.table import as_int, as_shape, as_string, as_tensor, builtin
+from relaxlab.runtime.vm.builtin.table import (
+    as_context,
+    as_int,
+    as_shape,
+    as_string,
+    as_tensor,
+    builtin,
+)
 
 if TYPE_CHECKING:
     from relaxlab.runtime.vm.virtual_machine import VirtualMachine
@@ -151,7 +158,7 @@ def match_shape(value: Any, heap: Any, rank: Any, /, *rest: Any) -> None:
 
 
 @builtin("vm.builtin.match_prim_value")
-def match_prim_value(value: Any, heap: Any, code: Any, reg: Any, ctx: str | None = None, /) -> None:
+def match_prim_value(value: Any, heap: Any, code: Any, reg: Any, ctx: Any, /) -> None:
     """Match one integer, as :func:`match_shape` does with one dimension.
 
     Parameters
@@ -179,6 +186,7 @@ def match_prim_value(value: Any, heap: Any, code: Any, reg: Any, ctx: str | None
     Source: TVM's ``vm.builtin.match_prim_value``.
     """
     me = "vm.builtin.match_prim_value"
+    ctx = as_context(ctx, me)
     if type(heap) is not ShapeHeap:
         heap = as_tensor(heap, me, "heap")
     _match(me, (as_int(value, me, "value"),), heap, (code, reg), ctx)

@@ -30,6 +30,7 @@ from relaxlab.runtime.values import as_value, kind_of
 __all__ = [
     "BUILTINS",
     "as_array",
+    "as_context",
     "as_dtype",
     "as_float",
     "as_int",
@@ -101,6 +102,11 @@ def as_string(value: Any, function: str, parameter: str) -> str:
     if isinstance(value, str):
         return value
     raise refusal(value, function, parameter, "string")
+
+
+def as_context(value: Any, function: str) -> str | None:
+    """Cast an error context: a string, or None for none."""
+    return None if value is None else as_string(value, function, "context")
 
 
 def as_shape(value: Any, function: str, parameter: str) -> ShapeTuple:
