@@ -13,6 +13,8 @@ form    how a field is written
 ``s``   a text: its index in the table of texts
 ``I``   a tuple of integers: its length, then each
 ``P``   a tuple of pairs of integers: the number of pairs, then each number
+``T``   a tuple of ((integer, integer), integer): their number, then each number
+``o``   an integer or None: a tuple of one or none
 ======  =============================================================================
 
 Examples
@@ -82,15 +84,14 @@ def encode(events: Iterable[Any], classes: Sequence[type]) -> tuple[bytes, list[
                     _write(out, int(value))
                 case "s":
                     _write(out, texts.setdefault(value, len(texts)))
+                case "o":
+                    _write_all(out, () if value is None else (value,), 1)
                 case "I":
-                    _write(out, len(value))
-                    for one in value:
-                        _write(out, one)
+                    _write_all(out, value, 1)
+                case "P":
+                    _write_all(out, [one for pair in value for one in pair], 2)
                 case _:
-                    _write(out, len(value))
-                    for first, second in value:
-                        _write(out, first)
-                        _write(out, second)
+                    _write_all(out, [one for (a, b), c in value for one in (a, b, c)], 3)
     return bytes(out), list(texts)
 
 
@@ -156,12 +157,26 @@ def _read(reader: _Reader, texts: Sequence[str], classes: Sequence[type]) -> Any
                 values.append(bool(number) if hints[name] is bool else number)
             case "s":
                 values.append(texts[reader.index(len(texts))])
+            case "o":
+                found = [reader.number() for _ in range(reader.count())]
+                values.append(found[0] if found else None)
             case "I":
                 values.append(tuple(reader.number() for _ in range(reader.count())))
-            case _:
+            case "P":
                 pairs = range(reader.count())
                 values.append(tuple((reader.number(), reader.number()) for _ in pairs))
+            case _:
+                triples = range(reader.count())
+                one = reader.number
+                values.append(tuple(((one(), one()), one()) for _ in triples))
     return cls(*values)
+
+
+def _write_all(out: bytearray, numbers: Sequence[int], each: int) -> None:
+    """Write how many groups of ``each`` numbers there are, and the numbers."""
+    _write(out, len(numbers) // each)
+    for number in numbers:
+        _write(out, number)
 
 
 def _write(out: bytearray, value: int) -> None:
@@ -191,8 +206,12 @@ def _form(cls: type, name: str, hint: Any) -> str:
         get_origin(hint) is Literal and all(isinstance(one, str) for one in get_args(hint))
     ):
         return "s"
-    if hint == tuple[int, ...]:
+    if hint == int | None:
+        return "o"
+    if hint in (tuple[int, ...], tuple[int, int]):
         return "I"
     if hint == tuple[tuple[int, int], ...]:
         return "P"
+    if hint == tuple[tuple[tuple[int, int], int], ...]:
+        return "T"
     raise TypeError(f"{cls.__name__}.{name} is of a kind that a stream cannot hold: {hint}")

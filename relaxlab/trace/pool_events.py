@@ -1,7 +1,8 @@
 """What a recording of a cache holds, and each of its events in words.
 
-A recording is the cache's own events in order, with two kinds of remarks between them: which call
-made the events that follow, and what the tokens are that come next. The words are templates over
+A recording is the events of the cache, and of the engine that uses it, in order. Between them are
+remarks of two kinds: which call made the events that follow, and what the tokens are that come
+next. The words are templates over
 the events' fields, so that a page can fill them in as Python does. There is no TVM counterpart.
 
 Examples
@@ -15,11 +16,23 @@ Examples
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeGuard, get_args
 
 from relaxlab.runtime.kv import observer
+from relaxlab.serve import events as engine
 
-__all__ = ["CLASSES", "Called", "PoolEvent", "TokensNamed", "WORDS", "explain_pool_event"]
+__all__ = [
+    "CACHE_CLASSES",
+    "CLASSES",
+    "ENGINE_CLASSES",
+    "Called",
+    "PoolEvent",
+    "TokensNamed",
+    "WORDS",
+    "explain_pool_event",
+    "is_cache_event",
+    "is_engine_event",
+]
 
 _LISTED: Final = 12
 
@@ -40,9 +53,20 @@ class TokensNamed:
     tokens: tuple[int, ...]
 
 
-PoolEvent = observer.Event | Called | TokensNamed
+PoolEvent = observer.Event | engine.Event | Called | TokensNamed
 
-CLASSES: Final[tuple[type, ...]] = (*get_args(observer.Event), Called, TokensNamed)
+CACHE_CLASSES: Final[tuple[type, ...]] = get_args(observer.Event)
+"""Events of the cache."""
+
+ENGINE_CLASSES: Final[tuple[type, ...]] = get_args(engine.Event)
+"""Events of the serving engine."""
+
+CLASSES: Final[tuple[type, ...]] = (
+    *CACHE_CLASSES,
+    Called,
+    TokensNamed,
+    *ENGINE_CLASSES,
+)
 """Every class of event in a recording, in the order of its stream."""
 
 WORDS: Final = {
@@ -104,20 +128,79 @@ WORDS: Final = {
     "Misused": "Warning: {message}",
     "Called": "Call: {call}.{refusal}",
     "TokensNamed": "Sequence {seq_id} is given tokens.",
+    "Submitted": "Request {entry} waits, with {prompt} tokens and priority {priority}.",
+    "PrefixHit": (
+        "Prefix cache: the first {tokens} tokens of sequence {sequence} are there (node {node})."
+    ),
+    "Missed": "Prefix cache: nothing more for sequence {sequence}. {report}",
+    "Admitted": (
+        "Request {entry} is admitted as sequence {sequence}; {cached} of its tokens need no "
+        "computing."
+    ),
+    "Resumed": (
+        "Request {entry} goes on as sequence {sequence}; {restored} tokens came back from the host."
+    ),
+    "Forked": (
+        "Request {entry} takes over the prompt of request {source}, {computed} tokens, as sequence "
+        "{sequence}."
+    ),
+    "Scheduled": "A round of {kind} is about to run: {batch}.",
+    "Advanced": "Request {entry}: {computed} tokens are in the cache now.",
+    "Drafted": "Request {entry}: {accepted} of {proposed} guessed tokens were right.",
+    "Emitted": "Request {entry} chooses tokens {tokens}.",
+    "Preempted": (
+        "Request {entry} gives its pages back ({mode}) and waits again; {computed} tokens were "
+        "computed. {reason}"
+    ),
+    "Retried": "Request {entry}: {operation} failed, so it waits and computes again. {error}",
+    "Finished": "Request {entry} is finished: {reason}.",
+    "Cancelled": "Request {entry} is cancelled.",
+    "Failed": "Request {entry} is given up. {error}",
+    "NodeAdded": (
+        "Prefix cache: node {node} below node {parent}, {pages} pages from page {start} on."
+    ),
+    "NodeSplit": "Prefix cache: the first {pages} pages of node {node} become node {upper}.",
+    "NodePinned": "Prefix cache: users of node {node} change by {change}.",
+    "HolderMoved": "Prefix cache: sequence {holder} holds node {node} now.",
+    "Evicted": "Prefix cache: node {node} of {pages} pages is evicted ({policy}): {reason}",
+    "NodeRemoved": "Prefix cache: node {node} is gone.",
 }
 """A template per class: ``{field}`` stands for the field's value."""
+
+
+def is_cache_event(event: PoolEvent) -> TypeGuard[observer.Event]:
+    """Whether an event is the cache's own."""
+    return isinstance(event, CACHE_CLASSES)
+
+
+def is_engine_event(event: PoolEvent) -> TypeGuard[engine.Event]:
+    """Whether an event is the engine's."""
+    return isinstance(event, ENGINE_CLASSES)
 
 
 def explain_pool_event(event: PoolEvent) -> str:
     """Return an event in one sentence."""
     template = WORDS[type(event).__name__]
-    return re.sub(r"\{(\w+)\}", lambda match: _text(getattr(event, match[1])), template)
+    return re.sub(r"\{(\w+)\}", lambda match: _field(event, match[1]), template)
+
+
+def _field(event: PoolEvent, name: str) -> str:
+    value = getattr(event, name)
+    if name in ("entry", "source") and isinstance(value, tuple):
+        return f"{value[0]}.{value[1]}"  # request and which of its answers
+    return _text(value)
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, tuple):
         return str(int(value)) if isinstance(value, bool) else str(value)
-    items = [f"{one[0]} to {one[1]}" if isinstance(one, tuple) else str(one) for one in value]
+    items = [_pair(*one) if isinstance(one, tuple) else str(one) for one in value]
     if len(items) > _LISTED:
         return f"{', '.join(items[:_LISTED])}, … ({len(items)})"
     return ", ".join(items) or "none"
+
+
+def _pair(first: Any, second: Any) -> str:
+    if isinstance(first, tuple):
+        return f"{first[0]}.{first[1]} +{second}"
+    return f"{first} to {second}"

@@ -15,16 +15,17 @@ PoolRecorder(2 events, 1 call)
 """
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from relaxlab.runtime.kv.observer import Event
 from relaxlab.runtime.kv.paged_kv_cache import PagedAttentionKVCache
 from relaxlab.runtime.kv.snapshot import CacheState, snapshot
+from relaxlab.serve.events import Event as EngineEvent
 from relaxlab.trace.pool_events import Called, PoolEvent, TokensNamed
 
-__all__ = ["PoolRecorder"]
+__all__ = ["PoolRecorder", "TokenModel"]
 
 _CALLS: Final = frozenset(
     (
@@ -48,6 +49,24 @@ _CALLS: Final = frozenset(
     )
 )
 _ARGUMENT: Final = 60
+
+
+class TokenModel(Protocol):
+    """A model with a paged cache that is given tokens round by round."""
+
+    @property
+    def cache(self) -> PagedAttentionKVCache:
+        """The cache."""
+
+    def run(
+        self,
+        sequences: Sequence[int],
+        counts: Sequence[int],
+        tokens: Sequence[int],
+        rows: Sequence[int],
+        parents: Sequence[int] | None = None,
+    ) -> Any:
+        """Run a round."""
 
 
 class PoolRecorder:
@@ -95,8 +114,53 @@ class PoolRecorder:
             setattr(cache, method, _noting(getattr(cache, method), method, recorder))
         return recorder
 
+    @classmethod
+    def of_model(
+        cls, model: TokenModel, texts: Callable[[int], str], *, name: str = "cache"
+    ) -> Self:
+        """Return a recorder of a model's new cache that also names the tokens of every round.
+
+        Parameters
+        ----------
+        model
+            Such as :class:`relaxlab.models.paged_llama.PagedLlama`.
+        texts
+            Turns a token into its text.
+        name
+            What a view calls the recording.
+
+        Notes
+        -----
+        Give :meth:`note` to the engine as its observer: requests and the prefix cache are then
+        recorded too.
+        """
+        recorder = cls.of(model.cache, name=name)
+        run = model.run
+
+        @functools.wraps(run)
+        def naming(
+            sequences: Sequence[int],
+            counts: Sequence[int],
+            tokens: Sequence[int],
+            *rest: Any,
+            **keywords: Any,
+        ) -> Any:
+            first = 0
+            for sequence, count in zip(sequences, counts, strict=True):
+                given = tokens[first : first + count]
+                recorder.name_tokens(sequence, [texts(int(token)) for token in given])
+                first += count
+            return run(sequences, counts, tokens, *rest, **keywords)
+
+        model.run = naming  # type: ignore[method-assign]  # on this one object
+        return recorder
+
     def __call__(self, event: Event) -> None:
-        """Take note of an event."""
+        """Take note of an event of the cache."""
+        self.events.append(event)
+
+    def note(self, event: EngineEvent) -> None:
+        """Take note of an event of the engine."""
         self.events.append(event)
 
     @contextmanager

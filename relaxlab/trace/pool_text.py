@@ -24,10 +24,19 @@ from typing import Final
 
 from relaxlab.runtime.kv.block import NO_PAGE
 from relaxlab.runtime.kv.snapshot import BlockState, CacheState, SequenceState
+from relaxlab.serve.events import EngineState, EntryState, NodeState
 from relaxlab.trace.pool_events import explain_pool_event
 from relaxlab.trace.pool_timeline import PoolTimeline, page_of
 
-__all__ = ["counters", "free_pages", "render_pool", "sequence_words", "users_of"]
+__all__ = [
+    "counters",
+    "entry_words",
+    "free_pages",
+    "node_words",
+    "render_pool",
+    "sequence_words",
+    "users_of",
+]
 
 _PAGES_SHOWN: Final = 256
 _LISTED: Final = 64
@@ -50,6 +59,8 @@ def render_pool(timeline: PoolTimeline, position: int) -> str:
     lines += _sequences(state)
     lines.append(f"free stack, next page first: {free_pages(state)}")
     lines += _tokens(timeline, position, state)
+    if (engine := timeline.engine(position)) is not None:
+        lines += ["", *_requests(engine), *_prefix_cache(engine, state.page_size)]
     return "\n".join(lines)
 
 
@@ -165,3 +176,47 @@ def _tokens(timeline: PoolTimeline, position: int, state: CacheState) -> Iterato
         if held:
             texts = " ".join(repr(names[block.index][token]) for _, token in held)
             yield f"  page {page}: {texts}"
+
+
+def _requests(engine: EngineState) -> Iterator[str]:
+    yield "requests"
+    for entry in [*engine.running, *(one for one in engine.entries if one not in engine.running)]:
+        yield f"  {entry[0]}.{entry[1]}  {entry_words(engine.entries[entry])}"
+    if not engine.entries:
+        yield "  none"
+
+
+def entry_words(entry: EntryState) -> str:
+    """Return what there is to say of a request."""
+    words = [entry.status]
+    if entry.sequence is not None:
+        words.append(f"sequence {entry.sequence}")
+        words.append(f"{entry.computed} of {entry.tokens} tokens computed")
+    else:
+        words.append(f"{entry.tokens} tokens")
+    if entry.output:
+        words.append(f"{len(entry.output)} chosen")
+    return ", ".join(words)
+
+
+def _prefix_cache(engine: EngineState, page_size: int) -> Iterator[str]:
+    yield (
+        f"prefix cache: {engine.hits} hits, {engine.hit_tokens} tokens saved, "
+        f"{engine.evictions} evictions, {engine.preemptions} preemptions"
+    )
+    children: dict[int, list[int]] = {}
+    for node, state in sorted(engine.nodes.items()):
+        children.setdefault(state.parent, []).append(node)
+    pending = [(node, 0) for node in reversed(children.get(0, []))]
+    while pending:
+        node, depth = pending.pop()
+        yield f"  {'  ' * depth}{node_words(node, engine.nodes[node], page_size)}"
+        pending += [(child, depth + 1) for child in reversed(children.get(node, []))]
+
+
+def node_words(node: int, state: NodeState, page_size: int) -> str:
+    """Return what there is to say of a node of the prefix cache."""
+    first, last = state.start * page_size, (state.start + state.pages) * page_size - 1
+    held = "by nobody now" if state.holder is None else f"by sequence {state.holder}"
+    used = f", in use by {state.pins}" if state.pins else ""
+    return f"node {node}: tokens {first} to {last}, held {held}{used}"

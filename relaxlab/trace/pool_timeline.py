@@ -33,7 +33,15 @@ from relaxlab.runtime.kv.observer import (
     TokensCompacted,
 )
 from relaxlab.runtime.kv.snapshot import BlockState, CacheState, StateFold
-from relaxlab.trace.pool_events import Called, PoolEvent, TokensNamed
+from relaxlab.serve.events import EngineState
+from relaxlab.serve.events import fold as fold_engine
+from relaxlab.trace.pool_events import (
+    Called,
+    PoolEvent,
+    TokensNamed,
+    is_cache_event,
+    is_engine_event,
+)
 from relaxlab.trace.pool_recorder import PoolRecorder
 
 __all__ = ["PoolTimeline", "page_of", "slot_of"]
@@ -82,7 +90,7 @@ class PoolTimeline:
         for at, event in enumerate(self.events):
             if at % _KEPT_EVERY == 0:
                 self._kept.append(fold.state())
-            if not isinstance(event, Called | TokensNamed):
+            if is_cache_event(event):
                 fold.apply(event)
         if not self._kept or len(self.events) % _KEPT_EVERY == 0:
             self._kept.append(fold.state())
@@ -108,9 +116,17 @@ class PoolTimeline:
         kept = position // _KEPT_EVERY
         fold = StateFold(self._kept[kept])
         for event in self.events[kept * _KEPT_EVERY : position]:
-            if not isinstance(event, Called | TokensNamed):
+            if is_cache_event(event):
                 fold.apply(event)
         return fold.state()
+
+    def engine(self, position: int) -> EngineState | None:
+        """Return the state of the engine at a position; None if no engine told anything."""
+        self._require(position)
+        told = [event for event in self.events if is_engine_event(event)]
+        if not told:
+            return None
+        return fold_engine(e for e in self.events[:position] if is_engine_event(e))
 
     def call(self, position: int) -> Called | None:
         """Return the call that an event before a position belongs to; None before the first."""
@@ -128,7 +144,7 @@ class PoolTimeline:
         for event in self.events[:position]:
             if isinstance(event, TokensNamed):
                 coming.setdefault(event.seq_id, []).extend(event.tokens)
-            elif not isinstance(event, Called):
+            elif is_cache_event(event):
                 _rename(names, coming, fold, event)
                 fold.apply(event)
         texts = [*self.tokens, "?"]

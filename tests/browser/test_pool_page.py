@@ -4,8 +4,16 @@ import re
 
 import pytest
 
-from relaxlab.trace.pool_text import counters, free_pages, sequence_words, users_of
+from relaxlab.trace.pool_text import (
+    counters,
+    entry_words,
+    free_pages,
+    node_words,
+    sequence_words,
+    users_of,
+)
 from relaxlab.widgets import PagePool
+from tests.trace.engine_runs import crowded
 from tests.trace.pool_runs import random_run, story
 
 COUNT_COLOURS = """() => {
@@ -135,3 +143,31 @@ def test_playing_reaches_the_end(open_page):
         "() => { const at = document.querySelector('.rl-slider'); return at.value === at.max; }"
     )
     page.get_by_role("button", name="Play").wait_for()
+
+
+def test_requests_and_the_prefix_cache_are_shown(open_page):
+    recorder = crowded(48)[1]
+    view = PagePool(recorder)
+    timeline = view.timelines[0]
+    page = open_page(view)
+    for position in range(0, len(timeline) + 1, 29):
+        goto(page, position)
+        engine = timeline.engine(position)
+        order = [*engine.running, *(one for one in engine.entries if one not in engine.running)]
+        requests = [f"{one[0]}.{one[1]} {entry_words(engine.entries[one])}" for one in order]
+        assert page.locator(".rl-requests li").all_text_contents() == (requests or ["none"])
+        shown_nodes = sorted(page.locator(".rl-tree li").all_text_contents())
+        nodes = [node_words(*one, recorder.page_size) for one in engine.nodes.items()]
+        assert shown_nodes == (sorted(nodes) or ["empty"])
+        savings = page.locator(".rl-savings").inner_text()
+        assert savings.startswith(f"{engine.hits} hits, {engine.hit_tokens} tokens saved")
+    evicted = next(
+        at for at, event in enumerate(timeline.events) if type(event).__name__ == "Evicted"
+    )
+    goto(page, evicted + 1)
+    assert "is evicted (lru): " in page.locator(".rl-said").inner_text()
+
+
+def test_a_pool_without_an_engine_has_no_panes_for_it(open_page):
+    page = open_page(PagePool(story()))
+    assert page.locator(".rl-serving").is_hidden()

@@ -6,12 +6,16 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-const load = (name) => {
-  const source = readFileSync(new URL(`../../relaxlab/widgets/static/${name}`, import.meta.url));
+const addressOf = (name) => {
+  const path = new URL(`../../relaxlab/widgets/static/${name}`, import.meta.url);
+  const source = readFileSync(path, "utf8")
+    .replace(/from "\.\/([\w-]+\.js)"/g, (_, other) => `from "${addressOf(other)}"`);
   // through an address with the text in it: a .js file is a module for every Node only so
-  return import(`data:text/javascript;base64,${source.toString("base64")}`);
+  return `data:text/javascript;base64,${Buffer.from(source).toString("base64")}`;
 };
+const load = (name) => import(addressOf(name));
 const { bytesOf, EventStream } = await load("event_stream.js");
+const { engineOf } = await load("engine_replay.js");
 const { emptyPool, filledRows, fold, freePages, PoolReplay, rowsIn, slotOf, snapshotOf, usersOf } =
   await load("pool_replay.js");
 
@@ -22,7 +26,7 @@ const namesOf = (state, tokens) => Object.fromEntries([...state.blocks].map(([in
   [index, names.map((name) => tokens[name] ?? "?")]));
 
 test("states and names equal Python's after every event, in any order of looking", () => {
-  for (const { run, states, names, seed } of cases) {
+  for (const { run, states, names, engines, seed } of cases) {
     const stream = new EventStream(bytesOf(run.stream), run.schema, run.texts);
     assert.equal(stream.length, states.length - 1);
     const replay = new PoolReplay(stream, run.num_pages, run.page_size);
@@ -34,6 +38,7 @@ test("states and names equal Python's after every event, in any order of looking
     for (const at of [...states.keys(), ...order]) {
       const state = replay.at(at);
       assert.deepEqual(snapshotOf(state), states[at], `seed ${seed}, event ${at}`);
+      if (engines[at]) assert.deepEqual(engineOf(state.engine), engines[at], `seed ${seed}, ${at}`);
       const owned = state.owners.filter((block) => block >= 0).length;
       assert.equal(freePages(state).length, run.num_pages - owned);
       assert.equal(replay.used[at], owned);
@@ -54,16 +59,16 @@ test("states and names equal Python's after every event, in any order of looking
 
 test("an event out of order is refused", () => {
   const refused = [
-    { kind: "PagesAllocated", block: 0, pages: [3] },
-    { kind: "BlockLinked", block: 9, parent: -1 },
-    { kind: "TokensCounted", seq_id: 5, count: 1 },
-    { kind: "Unheard", of: 1 },
+    { is: "PagesAllocated", block: 0, pages: [3] },
+    { is: "BlockLinked", block: 9, parent: -1 },
+    { is: "TokensCounted", seq_id: 5, count: 1 },
+    { is: "Unheard", of: 1 },
   ];
   for (const event of refused) assert.throws(() => fold(emptyPool(4, 2), event), Error);
   const state = emptyPool(4, 2);
-  fold(state, { kind: "BlockCreated", block: 0, start: 0 });
-  fold(state, { kind: "PagesAllocated", block: 0, pages: [0, 1] });
-  fold(state, { kind: "SequenceAdded", seq_id: 7, block: 0 });
+  fold(state, { is: "BlockCreated", block: 0, start: 0 });
+  fold(state, { is: "PagesAllocated", block: 0, pages: [0, 1] });
+  fold(state, { is: "SequenceAdded", seq_id: 7, block: 0 });
   assert.deepEqual(usersOf(state), new Map([[0, [7]]]));
   assert.deepEqual(freePages(state), [2, 3]);
 });

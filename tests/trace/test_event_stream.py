@@ -8,15 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaxlab.runtime.kv import observer
+from relaxlab.serve import events as events_of_engine
 from relaxlab.trace.event_stream import decode, encode, schema_of
 
-CLASSES = get_args(observer.Event)
+CLASSES = (*get_args(observer.Event), *get_args(events_of_engine.Event))
 NUMBERS = st.integers(-(2**40), 2**40)
 FORMS = {
     "i": NUMBERS,
     "s": st.text(max_size=5),
     "I": st.lists(NUMBERS, max_size=5).map(tuple),
     "P": st.lists(st.tuples(NUMBERS, NUMBERS), max_size=3).map(tuple),
+    "T": st.lists(st.tuples(st.tuples(NUMBERS, NUMBERS), NUMBERS), max_size=3).map(tuple),
+    "o": st.none() | NUMBERS,
 }
 
 

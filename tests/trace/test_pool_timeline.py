@@ -7,10 +7,12 @@ import pytest
 from relaxlab.runtime.kv import observer
 from relaxlab.runtime.kv.invariants import violations
 from relaxlab.runtime.kv.snapshot import snapshot
+from relaxlab.serve.events import Evicted
 from relaxlab.trace.pool_events import CLASSES, WORDS, Called, explain_pool_event
 from relaxlab.trace.pool_recorder import PoolRecorder
-from relaxlab.trace.pool_text import counters, render_pool, users_of
+from relaxlab.trace.pool_text import counters, entry_words, render_pool, users_of
 from relaxlab.trace.pool_timeline import PoolTimeline, page_of
+from tests.trace.engine_runs import crowded
 from tests.trace.pool_runs import new_cache, random_run, story
 
 SEEDS = range(40)
@@ -105,6 +107,24 @@ def test_every_moment_can_be_told_also_in_the_middle_of_a_call(seed):
         text = render_pool(timeline, position)
         used = timeline.num_pages - timeline.state(position).available
         assert f"\n{used} of {timeline.num_pages} pages in use" in text
+
+
+def test_the_engine_is_recorded_with_its_cache():
+    engine, recorder = crowded(48)
+    timeline = PoolTimeline.of(recorder)
+    end = len(timeline)
+    assert timeline.engine(end) == engine.snapshot()
+    assert timeline.engine(end).evictions > 0
+    assert timeline.engine(end).preemptions > 0
+    text = render_pool(timeline, end)
+    for (request, index), entry in timeline.engine(end).entries.items():
+        assert f"  {request}.{index}  {entry_words(entry)}" in text
+    evicted = [explain_pool_event(e) for e in recorder.events if isinstance(e, Evicted)]
+    assert all("is evicted (lru): " in words for words in evicted)
+    # what a round appends is named: the prompt can be read in the pages
+    named = [name for names in timeline.names(end // 2).values() for name in names]
+    assert "".join(named).startswith("the capital of ") or "capital" in "".join(named)
+    assert PoolTimeline.of(story()).engine(0) is None
 
 
 def test_positions_outside_are_refused():

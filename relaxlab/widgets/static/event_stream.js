@@ -3,6 +3,8 @@
 // The stream is looked through once, for where each event begins; an event is decoded when it is
 // asked for. So a million events cost a few megabytes and two bytes of attention each.
 
+const GROUPS = { P: 2, T: 3 }; // numbers of one item
+
 /** Bytes of a base64 text. */
 export function bytesOf(base64) {
   const text = atob(base64);
@@ -59,7 +61,7 @@ export class EventStream {
       starts[count++] = this.at;
       for (const form of forms[this.#number()]) {
         if (form === "i" || form === "s") this.#skip(1);
-        else this.#skip(this.#number() * (form === "P" ? 2 : 1));
+        else this.#skip(this.#number() * (GROUPS[form] ?? 1));
       }
     }
     return starts.subarray(0, count);
@@ -67,15 +69,15 @@ export class EventStream {
 
   /** Index of an event's class in the schema, without decoding the rest. */
   kind(index) {
-    // fewer than 64 classes: the first byte says it all
-    return this.schema[this.bytes[this.starts[index]] >> 1][0];
+    this.at = this.starts[index];
+    return this.schema[this.#number()][0];
   }
 
-  /** An event as {kind, field: value, ...}. */
+  /** An event as {is: its class, field: value, ...}. */
   get(index) {
     this.at = this.starts[index];
     const [kind, fields] = this.schema[this.#number()];
-    const event = { kind };
+    const event = { is: kind };
     for (const [name, form] of fields) {
       if (form === "i") event[name] = this.#number();
       else if (form === "s") event[name] = this.texts[this.#number()];
@@ -83,9 +85,10 @@ export class EventStream {
         const count = this.#number();
         const list = new Array(count);
         for (let item = 0; item < count; item++) {
-          list[item] = form === "I" ? this.#number() : [this.#number(), this.#number()];
+          list[item] = form === "P" ? [this.#number(), this.#number()]
+            : form === "T" ? [[this.#number(), this.#number()], this.#number()] : this.#number();
         }
-        event[name] = list;
+        event[name] = form === "o" ? list[0] ?? null : list;
       }
     }
     return event;

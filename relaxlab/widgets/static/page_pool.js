@@ -5,6 +5,7 @@
 // page in a sentence, sequences and the free stack as lists, events in words. With two runs beside
 // each other, one clock counts calls: call n of one stands beside call n of the other.
 
+import { entryWords, nodeWords, treeOf } from "./engine_replay.js";
 import { bytesOf, EventStream } from "./event_stream.js";
 import { element, icon, LiveLine, roving, set, write } from "./page.js";
 import { chainOf, filledRows, freePages, PoolReplay, rowsIn, usersOf } from "./pool_replay.js";
@@ -49,10 +50,12 @@ function render({ model, el }) {
     const stream = new EventStream(bytesOf(run.stream), run.schema, run.texts);
     const replay = new PoolReplay(stream, run.num_pages, run.page_size);
     const calls = []; // index of the event that begins each call
+    let serves = false; // whether an engine told something
     for (let index = 0; index < stream.length; index++) {
       if (stream.kind(index) === "Called") calls.push(index);
+      serves ||= stream.kind(index) === "Submitted";
     }
-    return { ...run, streamOf: stream, replay, calls, chosen: null, cells: null, parts: null };
+    return { ...run, serves, streamOf: stream, replay, calls, chosen: null, cells: null, parts: null };
   }
 
   // ---- the clock
@@ -156,6 +159,9 @@ function render({ model, el }) {
       sequences: element("ol", { class: "rl-sequences" }),
       free: element("p", { class: "rl-free" }),
       tokens: element("div", { class: "rl-tokens" }),
+      requests: element("ol", { class: "rl-requests" }),
+      tree: element("ol", { class: "rl-tree" }),
+      savings: element("p", { class: "rl-savings" }),
       log: element("ol", { class: "rl-log" }),
     };
     run.parts = parts;
@@ -169,6 +175,13 @@ function render({ model, el }) {
           element("div", { class: "rl-scroll rl-sequence-pane", role: "region", tabindex: "0",
             "aria-label": "Sequences and their page tables" }, parts.sequences),
           title("Free stack, next page first"), parts.free, parts.tokens)),
+      parts.serving = element("div", { class: "rl-pool-panes rl-serving" },
+        element("div", { class: "rl-pane" }, title("Requests"),
+          element("div", { class: "rl-scroll rl-request-pane", role: "region", tabindex: "0",
+            "aria-label": "Requests" }, parts.requests)),
+        element("div", { class: "rl-pane" }, title("Prefix cache"),
+          element("div", { class: "rl-scroll rl-request-pane", role: "region", tabindex: "0",
+            "aria-label": "Prefix cache" }, parts.tree), parts.savings)),
       title("Events"),
       element("div", { class: "rl-scroll rl-log-pane", role: "region", tabindex: "0",
         "aria-label": "Events" }, parts.log));
@@ -205,7 +218,8 @@ function render({ model, el }) {
     set(playButton, "aria-pressed", "true");
     playButton.replaceChildren(icon("pause"), element("span", {}, "Pause"));
     const tick = (now) => {
-      playing.owed += ((now - playing.last) * (Number(rate.value) || 1)) / 1000;
+      // the first picture may be older than the click
+      playing.owed += (Math.max(0, now - playing.last) * (Number(rate.value) || 1)) / 1000;
       playing.last = now;
       const steps = Math.floor(playing.owed);
       playing.owed -= steps;
@@ -286,14 +300,16 @@ function render({ model, el }) {
   /** An event in words: the same templates that Python uses. */
   function wordsOf(run, index) {
     const event = run.streamOf.get(index);
-    return run.words[event.kind].replace(/\{(\w+)\}/g, (_, name) => {
+    return run.words[event.is].replace(/\{(\w+)\}/g, (_, name) => {
       const value = event[name];
+      if ((name === "entry" || name === "source") && Array.isArray(value)) return value.join(".");
       if (Array.isArray(value)) {
-        const items = value.map((one) => Array.isArray(one) ? `${one[0]} to ${one[1]}` : String(one));
+        const items = value.map((one) => !Array.isArray(one) ? String(one)
+          : Array.isArray(one[0]) ? `${one[0].join(".")} +${one[1]}` : `${one[0]} to ${one[1]}`);
         return items.length > 12 ? `${items.slice(0, 12).join(", ")}, … (${items.length})`
           : items.join(", ") || "none";
       }
-      return String(value);
+      return value === null ? "None" : String(value);
     });
   }
 
@@ -368,6 +384,7 @@ function render({ model, el }) {
     const more = view.free.length - PAGES_LISTED;
     write(parts.free, view.free.length ? `${listed}${more > 0 ? ` … ${more} more` : ""}` : "empty");
     drawTokens(run);
+    drawServing(run);
     drawLog(run);
     write(parts.detail, sentence(run, run.chosen));
     const label = `${run.name}: ${parts.counters.textContent}`;
@@ -529,7 +546,8 @@ function render({ model, el }) {
   function changedPages(run) {
     if (onCalls || run.view.at === 0) return new Set();
     const event = run.streamOf.get(run.view.at - 1);
-    const pages = [...(event.pages ?? []), ...(event.places ?? [])];
+    // events of the prefix cache count pages, those of the cache name them
+    const pages = [event.pages, event.places].filter(Array.isArray).flat();
     if (event.page !== undefined) pages.push(event.page, event.source_page);
     return new Set(pages);
   }
@@ -617,6 +635,29 @@ function render({ model, el }) {
         element("span", { class: "rl-token", title: `row ${row}, position ${block.start + token}` },
           run.tokens[block.names[token]] ?? "?"))),
     ] : []));
+  }
+
+  /** Requests in the order in which they run, then those that wait, then the others. */
+  function drawServing(run) {
+    const { parts } = run;
+    const { engine } = run.view.state;
+    parts.serving.hidden = !engine.told && !run.serves;
+    if (parts.serving.hidden) return;
+    const others = [...engine.entries.keys()].filter((key) => !engine.running.includes(key));
+    const items = [...engine.running, ...others].map((key) => {
+      const entry = engine.entries.get(key);
+      return element("li", { "data-status": entry.status },
+        element("b", {}, key), ` ${entryWords(entry)}`);
+    });
+    parts.requests.replaceChildren(...items.length ? items : [element("li", {}, "none")]);
+    const nodes = treeOf(engine).map(([depth, node]) => {
+      const item = element("li", {}, nodeWords(node, engine.nodes.get(node), run.page_size));
+      item.style.paddingLeft = `${6 + 14 * depth}px`;
+      return item;
+    });
+    parts.tree.replaceChildren(...nodes.length ? nodes : [element("li", {}, "empty")]);
+    write(parts.savings, `${engine.hits} hits, ${engine.hitTokens} tokens saved, ${
+      engine.evictions} evictions, ${engine.preemptions} preemptions`);
   }
 
   function drawLog(run) {

@@ -4,6 +4,8 @@
 // event. `PoolReplay` keeps a copy of the state now and then, so that going anywhere in a recording
 // costs a bounded number of folds. Neither knows a document.
 
+import { copyEngine, emptyEngine, foldEngine } from "./engine_replay.js";
+
 const NONE = -1;
 const COPIES = 64; // states kept at most, besides the current one
 const LEAST_GAP = 512; // events between two of them
@@ -14,6 +16,7 @@ export function emptyPool(pages, pageSize) {
     pageSize, fresh: 0, freed: [], owners: new Int32Array(pages).fill(NONE),
     blocks: new Map(), freeBlocks: [], sequences: new Map(), round: null, imported: null,
     coming: new Map(), // tokens named, but not appended yet, by sequence
+    engine: emptyEngine(),
   };
 }
 
@@ -27,7 +30,7 @@ function copyOf(state) {
   return {
     ...state, freed: state.freed.slice(), owners: state.owners.slice(), blocks,
     freeBlocks: state.freeBlocks.slice(), sequences: copy(state.sequences),
-    round: state.round && { ...state.round },
+    round: state.round && { ...state.round }, engine: copyEngine(state.engine),
     coming: new Map([...state.coming].map(([id, names]) => [id, names.slice()])),
   };
 }
@@ -58,9 +61,9 @@ function found(map, key, what) {
 export function fold(state, event) {
   const block = (index) => found(state.blocks, index, "block");
   const sequence = (id) => found(state.sequences, id, "sequence");
-  switch (event.kind) {
+  switch (event.is) {
     case "CacheCleared":
-      Object.assign(state, emptyPool(state.owners.length, state.pageSize));
+      Object.assign(state, emptyPool(state.owners.length, state.pageSize), { engine: state.engine });
       break;
     case "BlockCreated":
       if (state.freeBlocks.length && state.freeBlocks.pop() !== event.block) {
@@ -220,7 +223,7 @@ export function fold(state, event) {
     case "GroupExported": case "Misused": case "Called":
       break;
     default:
-      throw new Error(`an event that this page does not know: ${event.kind}`);
+      if (!foldEngine(state.engine, event)) throw new Error(`an event that this page does not know: ${event.is}`);
   }
 }
 
