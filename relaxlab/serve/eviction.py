@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from relaxlab.registry import Registry
 
-__all__ = ["FIFO", "LFU", "LRU", "POLICIES", "EvictionPolicy", "Usage", "VictimQueue"]
+__all__ = ["EvictionPolicy", "FIFO", "LFU", "LRU", "POLICIES", "Usage", "VictimQueue"]
 
 
 @dataclass(frozen=True, slots=True)
