@@ -10,7 +10,7 @@ from tests.golden_values import decode, encode, machine, recorded
 RUNS = [
     pytest.param(name, index, id=f"{name}-{index}")
     for name in golden_vm.names()
-    if name != "build_compiled"  # its body is compiled: see tests/oracle and the compiled mode
+    if name != "build_compiled"  # its body is compiled: see tests/end_to_end
     for index in range(len(golden_vm.case(name)["runs"]))
 ]
 
@@ -43,6 +43,8 @@ def test_recorded_run(name, index, mode):
     events = []
     if mode == "observed":
         vm.observer = events.append
+    elif mode == "compiled":
+        vm = VirtualMachine(vm.executable, cpu(), exec_mode="compiled")
     elif mode == "instrumented":
         vm.set_instrument(lambda *args: VMInstrumentReturnKind.NO_OP)
     args = [decode(arg) for arg in run["args"]]
