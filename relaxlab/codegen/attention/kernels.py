@@ -1,9 +1,9 @@
 """The llvm family's attention kernels: plans in Python, everything else in machine code.
 
 A plan turns the index arrays of a round into runs and chunks (see ``program.py``), once for all
-layers; a call passes addresses. What the compiled program has no form for goes to the numpy
-kernel: rotation inside the kernel, and arrays that are not contiguous. Counterpart: TVM's
-attention kernels for the CPU.
+layers; a call passes arrays. Pages that must be rotated first, or that are not contiguous, are
+copied (see ``gather.py``). Heads whose sizes no vector divides go to the numpy kernel.
+Counterpart: TVM's attention kernels for the CPU.
 
 Examples
 --------
@@ -19,19 +19,26 @@ Examples
 ([1.0, 1.0, 1.0], [[1.0]])
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relaxlab.codegen.attention.compiled import Compiled, attend, lanes
-from relaxlab.codegen.attention.program import CHUNK_WORDS, Layout, rows_of_tile
-from relaxlab.codegen.llvm.machine import machine
+from relaxlab.codegen.attention.compiled import lanes
+from relaxlab.codegen.attention.gather import PageGatherer
+from relaxlab.codegen.attention.plan import (
+    NO_BIAS,
+    Chunk,
+    Plan,
+    chunk_of,
+    make_plan,
+    page_runs,
+    ragged_runs,
+    tree_chunks,
+)
+from relaxlab.codegen.attention.program import Layout
 from relaxlab.runtime.kv.attention import Kernel, KernelSpec, Kind, pick
-from relaxlab.runtime.kv.attention.page_table import ChunkPages, PageTable
+from relaxlab.runtime.kv.attention.page_table import PageTable
 from relaxlab.runtime.kv.attention.plans import RecentPlans
 from relaxlab.runtime.kv.attention.spec import array
 
@@ -41,90 +48,31 @@ Array = NDArray[Any]
 
 _LOG2_E: Final = 1.4426950408889634
 _FLOAT32: Final = np.dtype(np.float32)
-_MANY: Final = 840
-"""Query rows of a long prompt, a multiple of every tile."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """One chunk, before it is written as words; names as in ``CHUNK_WORDS``."""
-
-    first_token: int
-    tokens: int
-    runs: list[tuple[int, int, int]]
-    keys: int
-    hi: int
-    hi_step: int = 0
-    lo: int = 0
-    lo_step: int = 0
-    bias: int = 0
-    bias_start: int = 0
-    bias_keys: int = 0
+def _paged_layout(q: Array, pages: Array) -> Layout:
+    _, _, heads, size, dim = pages.shape
+    steps = {"k_row": dim, "k_head": size * dim, "v_row": dim, "v_head": size * dim}
+    group = q.shape[1] // heads
+    return Layout(heads, group, dim, dim, **steps, dtype=str(pages.dtype))
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """A round's runs and chunks as arrays of words, and how much scratch they need.
-
-    Attributes
-    ----------
-    parts
-        For each compiled function that is needed, its chunks.
-    runs
-        All runs.
-    pitch, rows
-        Elements of a row of scratch, and rows.
-    biases
-        What is added to scores of tree nodes.
-    scratch
-        Buffers that are not in use.
-    """
-
-    parts: tuple[tuple[Compiled, Array], ...]
-    runs: Array
-    pitch: int
-    rows: int
-    biases: Array
-    scratch: list[Array]
-
-
-def _plan(layout: Layout, chunks: Sequence[_Chunk], biases: Array) -> _Plan:
-    """Write chunks as words, those with enough query rows for wide tiles and the others."""
-    wide = rows_of_tile(layout, machine().host, rows=_MANY)
-    narrow = rows_of_tile(layout, machine().host, rows=layout.group)
-    runs: list[tuple[int, int, int]] = []
-    words: dict[int, list[list[int]]] = {}
-    for chunk in chunks:
-        if not chunk.tokens:
-            continue
-        rows = wide if chunk.tokens > 1 and chunk.tokens * layout.group >= wide else narrow
-        first = len(runs)
-        runs += chunk.runs
-        record = {name: getattr(chunk, name, 0) for name in CHUNK_WORDS}
-        record |= {"first_run": first, "last_run": len(runs)}
-        words.setdefault(rows, []).append([record[name] for name in CHUNK_WORDS])
-    parts = tuple(
-        (attend(layout, rows), np.array(records, np.int64)) for rows, records in words.items()
-    )
-    longest = max((chunk.keys for chunk in chunks), default=0)
-    # a row of scores ends with a vector of its own, and rows do not meet at a multiple of a page
-    pitch = (longest // 16 + 2) * 16 + 16
-    table = np.array(runs or [(0, 0, 0)], np.int64)
-    return _Plan(parts, table, pitch, max(wide, narrow), biases, [])
+def _ragged_layout(q: Array, k: Array, v: Array) -> Layout:
+    heads, dim, v_dim = k.shape[1], k.shape[2], v.shape[2]
+    steps = {"k_row": heads * dim, "k_head": dim, "v_row": heads * v_dim, "v_head": v_dim}
+    return Layout(heads, q.shape[1] // heads, dim, v_dim, **steps, dtype=str(k.dtype))
 
 
 class _Compiled:
     """What the compiled kernels share."""
 
-    kind: Kind
-
     def __init__(self, spec: KernelSpec, kind: Kind) -> None:
-        self.spec = spec
         self.portable: Kernel = pick(kind, spec, "numpy")
+        self.gather = PageGatherer(spec)
         self._plans = RecentPlans()
 
     def run(
-        self, plan: _Plan, q: Array, k: Array, v: Array, output: Array, lse: Array, scale: float
+        self, plan: Plan, q: Array, k: Array, v: Array, output: Array, lse: Array, scale: float
     ) -> None:
         """Attend as planned."""
         if q.dtype is not _FLOAT32:
@@ -159,33 +107,6 @@ class _Compiled:
             lse[...] = sums
 
 
-_NO_BIAS: Final = np.zeros(1, np.float32)
-
-
-def _paged_layout(q: Array, pages: Array) -> Layout:
-    _, _, heads, size, dim = pages.shape
-    steps = {"k_row": dim, "k_head": size * dim, "v_row": dim, "v_head": size * dim}
-    group = q.shape[1] // heads
-    return Layout(heads, group, dim, dim, **steps, dtype=str(pages.dtype))
-
-
-def _page_runs(chunk: ChunkPages, shape: tuple[int, ...]) -> list[tuple[int, int, int]]:
-    """Return a chunk's keys as runs; ``shape`` is that of the pages, latent or not."""
-    if not chunk.count:
-        return []
-    latent = len(shape) == 3
-    size, dim = (shape[1], shape[2]) if latent else (shape[3], shape[4])
-    step = size * dim if latent else 2 * shape[2] * size * dim
-    to_values = 0 if latent else shape[2] * size * dim
-    places = chunk.places
-    page, row = np.divmod(places, size)
-    begins = np.flatnonzero(np.diff(places, prepend=-2) != 1)
-    begins = np.union1d(begins, np.flatnonzero(np.diff(page, prepend=-1)))
-    counts = np.diff(begins, append=len(places))
-    offsets = chunk.pages[page[begins]] * step + row[begins] * dim
-    return list(zip(offsets.tolist(), (offsets + to_values).tolist(), counts.tolist(), strict=True))
-
-
 class PagedDecode(_Compiled):
     """One query per chunk over pages."""
 
@@ -207,32 +128,20 @@ class PagedDecode(_Compiled):
     ) -> None:
         """Run with the arguments of TVM's kernel."""
         q, pages, output, lse = array(q), array(pages), array(output), array(lse)
-        if rotary_mode or not pages.flags.c_contiguous:
-            self.portable(
-                q,
-                pages,
-                page_indptr,
-                page_values,
-                length_info,
-                k_rope_pos_offset,
-                q_rope_position,
-                output,
-                lse,
-                rotary_mode,
-                rope_scale,
-                rope_theta,
-                sm_scale,
-            )
-            return
         indptr, values, info = array(page_indptr), array(page_values), array(length_info)
+        if rotary_mode or not pages.flags.c_contiguous:
+            turn = self.gather.turns.by(q.dtype, rotary_mode, rope_scale, rope_theta)
+            offsets = array(k_rope_pos_offset)
+            pages, values = self.gather(pages, indptr, values, info, offsets, turn)
+            q = q if turn is None else turn.at(q, array(q_rope_position))
 
-        def make() -> _Plan:
+        def make() -> Plan:
             table: PageTable = PageTable.of(indptr, values, info, pages.shape[3])
             chunks = [
-                _Chunk(i, 1, _page_runs(c, pages.shape), c.count, c.count)
+                Chunk(i, 1, page_runs(c, pages.shape), c.count, c.count)
                 for i, c in enumerate(table.chunks)
             ]
-            return _plan(_paged_layout(q, pages), chunks, _NO_BIAS)
+            return make_plan(_paged_layout(q, pages), chunks, NO_BIAS)
 
         plan = self._plans.get(make, (indptr, values, info), (q.shape, pages.shape, pages.dtype))
         self.run(plan, q, pages, pages, output, lse, sm_scale)
@@ -265,61 +174,31 @@ class PagedPrefill(_Compiled):
     ) -> None:
         """Run with the arguments of TVM's kernel."""
         q, pages, output, lse = array(q), array(pages), array(output), array(lse)
+        indptr, values, info = array(page_indptr), array(page_values), array(length_info)
         if rotary_mode or not pages.flags.c_contiguous:
-            self.portable(
-                q,
-                q_indptr,
-                pages,
-                page_indptr,
-                page_values,
-                length_info,
-                k_rope_pos_offset,
-                q_rope_position,
-                output,
-                lse,
-                causal,
-                rotary_mode,
-                rope_scale,
-                rope_theta,
-                sm_scale,
-            )
-            return
-        tables = (array(q_indptr), array(page_indptr), array(page_values), array(length_info))
+            turn = self.gather.turns.by(q.dtype, rotary_mode, rope_scale, rope_theta)
+            offsets = array(k_rope_pos_offset)
+            pages, values = self.gather(pages, indptr, values, info, offsets, turn)
+            q = q if turn is None else turn.at(q, array(q_rope_position))
+        tables = (array(q_indptr), indptr, values, info)
 
-        def make() -> _Plan:
+        def make() -> Plan:
             table: PageTable = PageTable.of(*tables[1:], pages.shape[3])
             starts = tables[0].tolist()
             chunks = [
-                _chunk_of(
+                chunk_of(
                     (starts[i], starts[i + 1]),
-                    _page_runs(c, pages.shape),
+                    page_runs(c, pages.shape),
                     c.count,
                     causal=bool(causal),
                     window=self.window,
                 )
                 for i, c in enumerate(table.chunks)
             ]
-            return _plan(_paged_layout(q, pages), chunks, _NO_BIAS)
+            return make_plan(_paged_layout(q, pages), chunks, NO_BIAS)
 
         rest = (q.shape, pages.shape, pages.dtype, bool(causal))
         self.run(self._plans.get(make, tables, rest), q, pages, pages, output, lse, sm_scale)
-
-
-def _chunk_of(
-    tokens: tuple[int, int],
-    runs: list[tuple[int, int, int]],
-    keys: int,
-    *,
-    causal: bool,
-    window: int = 0,
-) -> _Chunk:
-    first, count = tokens[0], tokens[1] - tokens[0]
-    if not causal:
-        return _Chunk(first, count, runs, keys, keys)
-    if window:
-        # row t sees the last window - 1 - t keys
-        return _Chunk(first, count, runs, keys, keys, 0, keys - window + 1, 1)
-    return _Chunk(first, count, runs, keys, keys - count + 1, 1)
 
 
 class PagedPrefillTree(_Compiled):
@@ -346,79 +225,24 @@ class PagedPrefillTree(_Compiled):
     ) -> None:
         """Run with the arguments of TVM's kernel."""
         q, pages, output, lse = array(q), array(pages), array(output), array(lse)
+        indptr, values, info = array(page_indptr), array(page_values), array(length_info)
         if rotary_mode or not pages.flags.c_contiguous:
-            self.portable(
-                q,
-                q_indptr,
-                pages,
-                page_indptr,
-                page_values,
-                length_info,
-                k_rope_pos_offset,
-                q_rope_position,
-                output,
-                lse,
-                rotary_mode,
-                rope_scale,
-                rope_theta,
-                sm_scale,
-                tree_order_indptr,
-                tree_order,
-            )
-            return
-        tables = (array(q_indptr), array(page_indptr), array(page_values), array(length_info))
+            turn = self.gather.turns.by(q.dtype, rotary_mode, rope_scale, rope_theta)
+            offsets = array(k_rope_pos_offset)
+            pages, values = self.gather(pages, indptr, values, info, offsets, turn)
+            q = q if turn is None else turn.at(q, array(q_rope_position))
+        tables = (array(q_indptr), indptr, values, info)
         trees = (array(tree_order_indptr), array(tree_order))
 
-        def make() -> _Plan:
+        def make() -> Plan:
             table: PageTable = PageTable.of(*tables[1:], pages.shape[3])
-            found = [(_page_runs(c, pages.shape), c.count) for c in table.chunks]
-            chunks, biases = _tree_chunks(tables[0].tolist(), found, *trees)
-            return _plan(_paged_layout(q, pages), chunks, biases)
+            found = [(page_runs(c, pages.shape), c.count) for c in table.chunks]
+            chunks, biases = tree_chunks(tables[0].tolist(), found, *trees)
+            return make_plan(_paged_layout(q, pages), chunks, biases)
 
         rest = (q.shape, pages.shape, pages.dtype)
         plan = self._plans.get(make, (*tables, *trees), rest)
         self.run(plan, q, pages, pages, output, lse, sm_scale)
-
-
-def _tree_chunks(
-    starts: list[int],
-    found: list[tuple[list[tuple[int, int, int]], int]],
-    order_indptr: Array,
-    order: Array,
-) -> tuple[list[_Chunk], Array]:
-    """Return chunks that end with trees, and what is added to the scores of the nodes."""
-    bounds, nodes = order_indptr.tolist(), order.reshape(-1, 2)
-    chunks, biases, size = [], [_NO_BIAS], 1
-    for i, (runs, keys) in enumerate(found):
-        tokens = starts[i + 1] - starts[i]
-        tree = nodes[bounds[i] : bounds[i + 1]]
-        count = len(tree)
-        visits = tree[count - tokens :, 0, None] if count else tree[:, :1]
-        seen = (tree[:, 0] <= visits) & (visits < tree[:, 1])
-        bias = np.where(seen, np.float32(0), np.float32(-np.inf)).ravel()
-        chunks.append(
-            _Chunk(starts[i], tokens, runs, keys, keys, 0, 0, 0, size, keys - count, count)
-        )
-        biases.append(bias)
-        size += len(bias)
-    return chunks, np.concatenate(biases)
-
-
-def _ragged_layout(q: Array, k: Array, v: Array) -> Layout:
-    heads, dim, v_dim = k.shape[1], k.shape[2], v.shape[2]
-    steps = {"k_row": heads * dim, "k_head": dim, "v_row": heads * v_dim, "v_head": v_dim}
-    return Layout(heads, q.shape[1] // heads, dim, v_dim, **steps, dtype=str(k.dtype))
-
-
-def _ragged_runs(kv_starts: list[int], k: Array, v: Array) -> list[list[tuple[int, int, int]]]:
-    k_step, v_step = k.shape[1] * k.shape[2], v.shape[1] * v.shape[2]
-    return [[(first * k_step, first * v_step, last - first)] for first, last in pairwise(kv_starts)]
-
-
-def _fits(k: Array, v: Array) -> bool:
-    """Whether new keys and values can be read where they are."""
-    widths = (k.shape[2], v.shape[2])
-    return k.flags.c_contiguous and v.flags.c_contiguous and all(w % 4 == 0 for w in widths)
 
 
 class RaggedPrefill(_Compiled):
@@ -443,7 +267,7 @@ class RaggedPrefill(_Compiled):
     ) -> None:
         """Run with the arguments of TVM's kernel."""
         q, k, v, output, lse = array(q), array(k), array(v), array(output), array(lse)
-        if rotary_mode or not _fits(k, v):
+        if k.shape[2] % 4 or v.shape[2] % 4:
             self.portable(
                 q,
                 q_indptr,
@@ -462,14 +286,22 @@ class RaggedPrefill(_Compiled):
             )
             return
         tables = (array(q_indptr), array(kv_indptr))
+        turn = self.gather.turns.by(q.dtype, rotary_mode, rope_scale, rope_theta)
+        if turn is not None:
+            positions = array(q_rope_position)
+            q = turn.at(q, positions)
+            starts = tables[1]
+            steps = np.arange(len(k)) - np.repeat(starts[:-1], np.diff(starts))
+            k = turn.at(k, steps + np.repeat(array(k_rope_pos_offset), np.diff(starts)))
+        k, v = np.ascontiguousarray(k), np.ascontiguousarray(v)
 
-        def make() -> _Plan:
+        def make() -> Plan:
             starts, kv_starts = tables[0].tolist(), tables[1].tolist()
             chunks = [
-                _chunk_of((starts[i], starts[i + 1]), runs, runs[0][2], causal=bool(causal))
-                for i, runs in enumerate(_ragged_runs(kv_starts, k, v))
+                chunk_of((starts[i], starts[i + 1]), runs, runs[0][2], causal=bool(causal))
+                for i, runs in enumerate(ragged_runs(kv_starts, k, v))
             ]
-            return _plan(_ragged_layout(q, k, v), chunks, _NO_BIAS)
+            return make_plan(_ragged_layout(q, k, v), chunks, NO_BIAS)
 
         rest = (q.shape, k.shape, v.shape, k.dtype, bool(causal))
         self.run(self._plans.get(make, tables, rest), q, k, v, output, lse, sm_scale)
@@ -497,7 +329,7 @@ class RaggedPrefillTree(_Compiled):
     ) -> None:
         """Run with the arguments of TVM's kernel."""
         q, k, v, output, lse = array(q), array(k), array(v), array(output), array(lse)
-        if rotary_mode or not _fits(k, v):
+        if k.shape[2] % 4 or v.shape[2] % 4:
             self.portable(
                 q,
                 q_indptr,
@@ -516,12 +348,18 @@ class RaggedPrefillTree(_Compiled):
             )
             return
         tables = (array(q_indptr), array(kv_indptr), array(mn_indptr), array(mask))
+        turn = self.gather.turns.by(q.dtype, rotary_mode, rope_scale, rope_theta)
+        if turn is not None:
+            positions = array(q_rope_position)
+            q = turn.at(q, positions)
+            k = turn.at(k, positions)
+        k, v = np.ascontiguousarray(k), np.ascontiguousarray(v)
 
-        def make() -> _Plan:
-            runs = _ragged_runs(tables[1].tolist(), k, v)
+        def make() -> Plan:
+            runs = ragged_runs(tables[1].tolist(), k, v)
             found = [(one, one[0][2]) for one in runs]
-            chunks, biases = _tree_chunks(tables[0].tolist(), found, *tables[2:])
-            return _plan(_ragged_layout(q, k, v), chunks, biases)
+            chunks, biases = tree_chunks(tables[0].tolist(), found, *tables[2:])
+            return make_plan(_ragged_layout(q, k, v), chunks, biases)
 
         rest = (q.shape, k.shape, v.shape, k.dtype)
         self.run(self._plans.get(make, tables, rest), q, k, v, output, lse, sm_scale)
@@ -546,7 +384,7 @@ class MLAPrefill(_Compiled):
         """Run with the arguments of TVM's kernel."""
         q, pages, output, lse = array(q), array(pages), array(output), array(lse)
         dim, v_dim = pages.shape[2], output.shape[2]
-        if dim % 4 or v_dim % 4 or not pages.flags.c_contiguous:
+        if dim % 4 or v_dim % 4:
             self.portable(
                 q,
                 q_indptr,
@@ -560,15 +398,16 @@ class MLAPrefill(_Compiled):
                 sm_scale,
             )
             return
+        pages = np.ascontiguousarray(pages)
         tables = (array(q_indptr), array(page_indptr), array(page_values), array(length_info))
 
-        def make() -> _Plan:
+        def make() -> Plan:
             table: PageTable = PageTable.of(*tables[1:], pages.shape[1])
             starts = tables[0].tolist()
             chunks = [
-                _chunk_of(
+                chunk_of(
                     (starts[i], starts[i + 1]),
-                    _page_runs(c, pages.shape),
+                    page_runs(c, pages.shape),
                     c.count,
                     causal=bool(causal),
                 )
@@ -576,7 +415,7 @@ class MLAPrefill(_Compiled):
             ]
             dtype = str(pages.dtype)
             layout = Layout(1, q.shape[1], dim, v_dim, dim, 0, dim, 0, dtype)
-            return _plan(layout, chunks, _NO_BIAS)
+            return make_plan(layout, chunks, NO_BIAS)
 
         rest = (q.shape, pages.shape, pages.dtype, output.shape, bool(causal))
         self.run(self._plans.get(make, tables, rest), q, pages, pages, output, lse, sm_scale)
