@@ -475,6 +475,12 @@ class Builder:
         place = _aligned(address, align)
         self.line(f"call void @{name}({value.typed}, {place}, {mask.typed})")
 
+    def prefetch(self, address: Value) -> None:
+        """Ask for memory that is read soon, into the second-level cache; any address will do."""
+        name = "llvm.prefetch.p0"
+        self.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
+        self.line(f"call void @{name}({address.typed}, i32 0, i32 2, i32 1)")
+
     def forget(self, buffer: Any) -> None:
         """Say that a buffer was written to by other means."""
         self._versions[buffer] = self._versions.get(buffer, 0) + 1

@@ -16,9 +16,9 @@ log1p                  2         log(1 + x) and the part of x that 1 + x lost
 sin, cos               2         reduction in double, degrees 7 and 8; the C library
                                  beyond a million
 tan                    4         sine by cosine
-tanh                   3         from exp(2x) - 1
+tanh                   6         x P(x²) / Q(x²), degrees 4 and 4, 1 from 9.02 on
 erf                    3         1 - 2^(x polynomial), accurate near 0 too
-sinh, cosh             3.5       from exp
+sinh, cosh             4         from exp
 pow                    1         log2 and exp2 in double
 =====================  ========  =====================================================
 
@@ -79,6 +79,21 @@ _LOG: Final = (
 # sin(r) = r + r³ P(r²) and cos(r) = 1 - r² / 2 + r⁴ P(r²) for |r| <= pi / 4: 3.7e-9, 1.1e-10
 _SIN: Final = (-0.16666655242443085, 0.008332191035151482, -0.00019518620683811605)
 _COS: Final = (0.04166664555668831, -0.00138873013202101, 2.443066841806285e-05)
+# tanh(x) = x P(x²) / Q(x²) for 0 <= x <= 9.02: 2.3e-8
+_TANH_P: Final = (
+    1.0,
+    0.1338268369436264,
+    0.0034974836744368076,
+    2.0637606212403625e-05,
+    1.3389272801589414e-08,
+)
+_TANH_Q: Final = (
+    1.0,
+    0.46716004610061646,
+    0.02588437870144844,
+    0.00032886175904423,
+    7.79176616561017e-07,
+)
 # log2(1 - erf(x)) = x P(x) for 0 <= x <= 3.95: 5.6e-9 of erf
 _ERF: Final = (
     -1.6279070377349854,
@@ -164,9 +179,11 @@ def _define(key: Any, host: Host, *, inlined: bool) -> tuple[Builder, str]:
     arguments: list[Any] = [Formula(builder, builder.argument(n)) for _, n in parameters]
     if name in _TYPED:
         arguments.insert(0, elem)
-    function = HELPERS.get(name) if own else _from_library
-    if name == "scale" and host.masks and lanes in (4, 8, 16, 32, 64):
-        function = _scale_by_instruction
+    function: Callable[..., Formula] = _from_library
+    if own:
+        function = HELPERS.get(name)
+    if host.masks and lanes in (4, 8, 16, 32, 64):
+        function = _BY_INSTRUCTION.get(name, function)
     if not own:
         arguments.insert(0, name)
     result = function(*arguments)
@@ -218,19 +235,61 @@ def _scale(x: Formula, n: Formula, power: Formula) -> Formula:
 
 def _scale_by_instruction(x: Formula, n: Formula, power: Formula) -> Formula:
     """Return ``x * 2**n`` on a processor that has an instruction for it."""
+
+    def step(builder: Builder, lanes: int, part: Callable[[Value], Value]) -> Value:
+        mask = builder.literal(-1, "i16" if lanes == 16 else "i8")
+        extra = (builder.literal(4, "i32"),) if lanes == 16 else ()
+        name = f"llvm.x86.avx512.mask.scalef.ps.{lanes * 32}"
+        a, b = part(x.value), part(n.value)
+        return builder.call(name, "float", lanes, a, b, a, mask, *extra)
+
+    return _by_register(x, step)
+
+
+def _by_register(
+    x: Formula, step: Callable[[Builder, int, Callable[[Value], Value]], Value]
+) -> Formula:
+    """Return what an instruction gives for each register full of a vector."""
     builder, lanes = x.b, x.value.lanes
     width = min(lanes, 16)
     parts: list[Value] = []
     for start in range(0, lanes, width):
         order = range(start, start + width)
-        a, b = (v if width == lanes else builder.shuffle(v, order) for v in (x.value, n.value))
-        mask = builder.literal(-1, "i16" if width == 16 else "i8")
-        extra = (builder.literal(4, "i32"),) if width == 16 else ()
-        name = f"llvm.x86.avx512.mask.scalef.ps.{width * 32}"
-        parts.append(builder.call(name, "float", width, a, b, a, mask, *extra))
+
+        def part(value: Value, order: range = order) -> Value:
+            return value if width == lanes else builder.shuffle(value, order)
+
+        parts.append(step(builder, width, part))
     while len(parts) > 1:
         parts = [builder.join(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
     return Formula(builder, parts[0])
+
+
+@HELPERS.registered("quotient")
+def _quotient(x: Formula, divisor: Formula) -> Formula:
+    """Return ``x / divisor`` within one unit, for a divisor of ordinary size."""
+    return x / divisor
+
+
+def _quotient_by_instruction(x: Formula, divisor: Formula) -> Formula:
+    """Return a quotient from a reciprocal of 14 bits, corrected: a division takes far longer."""
+
+    def step(builder: Builder, lanes: int, part: Callable[[Value], Value]) -> Value:
+        mask = builder.literal(-1, "i16" if lanes == 16 else "i8")
+        name = f"llvm.x86.avx512.rcp14.ps.{lanes * 32}"
+        value = part(divisor.value)
+        return builder.call(name, "float", lanes, value, value, mask)
+
+    near = _by_register(x, step)
+    first = x * near
+    return near.times_plus((-divisor).times_plus(first, x), first)
+
+
+#: Functions for processors with AVX-512, instead of those in HELPERS.
+_BY_INSTRUCTION: Final = {
+    "quotient": _quotient_by_instruction,
+    "scale": _scale_by_instruction,
+}
 
 
 def _scaled(x: Formula, n: Formula, power: Formula) -> Formula:
@@ -269,8 +328,11 @@ def _expm1(x: Formula) -> Formula:
 
 @HELPERS.registered("tanh")
 def _tanh(x: Formula) -> Formula:
-    a = _expm1(x.size().at_most(9.1) * 2.0)
-    return (a / (a + 2.0)).signed_as(x)
+    a = x.size().at_most(9.02)
+    square = a * a
+    parts = (a * square.polynomial(_TANH_P)).value, square.polynomial(_TANH_Q).value
+    # four roundings may reach beyond 1
+    return Formula(x.b, x.b.call_helper("quotient", "float", parts)).at_most(1.0).signed_as(x)
 
 
 @HELPERS.registered("cosh")

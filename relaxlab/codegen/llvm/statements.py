@@ -31,7 +31,7 @@ from relaxlab.codegen.llvm.nests import (
     read_nest,
     stores_in,
 )
-from relaxlab.codegen.llvm.streams import collapsed, streamed
+from relaxlab.codegen.llvm.streams import AHEAD, Ahead, collapsed, streamed
 from relaxlab.codegen.llvm.walk import call_name, escaping, loads_in, nodes_in
 from relaxlab.ir.expr import Call, Var
 from relaxlab.ir.node import Node
@@ -58,6 +58,8 @@ __all__ = ["RESULT_SLOT", "Statements"]
 _INT64: Final = DataType("int64")
 #: Where in the caller's block the result of a ``return`` goes.
 RESULT_SLOT: Final = 16
+#: Bytes that memory is fetched in.
+_LINE: Final = 64
 _IDENTITY: Final = {"Add": 0.0, "Mul": 1.0, "And": True, "Or": False}
 
 
@@ -121,17 +123,23 @@ class Statements(Expressions):
     def _stored(self, store: BufferStore) -> Value:
         """Return the value of a store; one more term of a sum is added with one rounding."""
         value: Any = store.value
+        products: list[Mul] = []
+        while isinstance(value, Add) and isinstance(value.b, Mul):
+            products.append(value.b)
+            value = value.a
         if (
-            isinstance(value, Add)
-            and isinstance(value.a, TensorLoad)
-            and value.a.buffer is store.buffer
-            and isinstance(value.b, Mul)
+            products
+            and isinstance(value, TensorLoad)
+            and value.buffer is store.buffer
             and register_type(value.dtype) in ("float", "double")
             and not is_narrow(value.dtype)
             and not self.plain
         ):
-            return self.b.fma(self.value(value.b.a), self.value(value.b.b), self.value(value.a))
-        return self.deep_value(value)
+            total = self.value(value)
+            for product in reversed(products):
+                total = self.b.fma(self.value(product.a), self.value(product.b), total)
+            return total
+        return self.deep_value(store.value)
 
     def _if(self, stmt: IfThenElse) -> None:
         condition, yes, no = stmt.condition, stmt.then_case, stmt.else_case
@@ -347,7 +355,11 @@ class Statements(Expressions):
         lanes = self._lanes_for(extent, wanted)
         writes = self.written(nest.inner)
 
+        ahead: Ahead | None = loop.annotations.get(AHEAD)
+
         def body(accumulators: list[Value]) -> list[Value]:
+            if ahead is not None:
+                self._fetch(ahead, low)
             self.statement(nest.inner)
             return accumulators
 
@@ -357,6 +369,20 @@ class Statements(Expressions):
             with self.b.loop(start, stop, 1, writes=writes) as opened:
                 self._enter(loop.loop_var, low, extent, opened.index)
                 self.statement(nest.inner)
+
+    def _fetch(self, ahead: Ahead, low: Poly) -> None:
+        """Ask for the part of the memory needed next that belongs to the lanes of now."""
+        lane, b = self.lane, self.b
+        assert lane is not None
+        memory = self._memory_of(ahead.buffer)
+        elem = memory_type(memory.dtype)
+        done = b.binary("sub", lane.base, self.number(low))
+        done = b.binary("mul", done, b.int64(ahead.times))
+        place = b.binary("add", self.number(self.indices.of(ahead.start)), done)
+        bits = lane.lanes * ahead.times * memory.dtype.bits
+        for line in range(0, bits // 8, _LINE):
+            part = b.binary("add", place, b.int64(line * 8 // memory.dtype.bits))
+            b.prefetch(b.element(memory.pointer, part, elem))
 
     def _lanes_for(self, extent: Poly, wanted: int) -> int:
         """Return how many lanes to use for a loop: a power of two, at most what there is to do."""

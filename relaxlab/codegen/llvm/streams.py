@@ -2,7 +2,9 @@
 
 Loops that follow each other through memory become one loop, so that lanes do not stop at the end
 of a short row. A vector times a large matrix reads the matrix row after row, once, and adds to a
-result that stays in the cache; that is one linear stream, which is what memory is fast at.
+result that stays in the cache. Eight rows are added in one go, so that the result is read and
+written less often, while the next eight are fetched ahead from their first byte to their last:
+that is one linear stream, which is what memory is fast at.
 Counterpart: ``fuse`` and ``reorder`` of a schedule.
 
 Examples
@@ -23,12 +25,14 @@ from typing import Any, Final
 from relaxlab.codegen.llvm.indices import Indices, Poly, added, as_constant, multiplied
 from relaxlab.codegen.llvm.lower import Reduce
 from relaxlab.codegen.llvm.nests import (
+    Accumulation,
     Nest,
     accesses,
     accumulations,
     flat_offset,
     may_reorder,
 )
+from relaxlab.codegen.llvm.walk import loads_in
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Expr, Var
 from relaxlab.ir.node import children
@@ -38,11 +42,18 @@ from relaxlab.runtime.dtype import DataType
 from relaxlab.tirx.buffer import BufferType, buffer_type
 from relaxlab.tirx.stmt import BufferStore, For, ForKind, Stmt, seq
 
-__all__ = ["Collapsed", "collapsed", "streamed"]
+__all__ = ["AHEAD", "Ahead", "Collapsed", "collapsed", "streamed"]
+
+#: Annotation of a loop that fetches memory ahead: an :class:`Ahead`.
+AHEAD: Final = "ahead"
 
 _INT64: Final = DataType("int64")
-#: Elements of a result that are added to while rows stream by: half of a small first-level cache.
-_TILE: Final = 4096
+#: Elements of a result that are added to while rows stream by: they fit a second-level cache.
+_TILE: Final = 65536
+#: Rows that are added in one go.
+_ROWS: Final = 8
+#: Bytes of a matrix up to which it is in a cache that is near anyway.
+_NEAR: Final = 1 << 20
 #: Rows of the other operand up to which streaming a matrix again for each is right.
 _FEW: Final = 5
 
@@ -61,6 +72,25 @@ class Collapsed:
 
     nest: Nest
     flat: dict[Var, Var]
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Memory that is needed next, fetched while a loop runs.
+
+    Attributes
+    ----------
+    buffer
+        Where it is.
+    start
+        Distance of its first element from the buffer's start.
+    times
+        How many elements belong to one iteration.
+    """
+
+    buffer: Var
+    start: Expr
+    times: int
 
 
 def collapsed(nest: Nest, indices: Indices) -> Collapsed | None:
@@ -182,22 +212,21 @@ def streamed(nest: Nest, lane: Var, indices: Indices) -> Stmt | None:
     count, height = as_constant(columns), as_constant(rows)
     if (count is not None and count <= 64) or (height is not None and height <= 8):
         return None
-    if not _streams(nest, reduce, lane, indices):
+    matrix = _matrix(nest, reduce, lane, indices)
+    if matrix is None:
         return None
     others = [f for f in nest.loops if f is not wide]
-    result = _in_tiles(wide, reduce, count)
+    result = _Stream(wide, reduce, found[0], matrix, count, height).tiles()
     for loop in reversed(others):
         result = replace(loop, body=result)
     return result
 
 
-def _streams(nest: Nest, reduce: Reduce, lane: Var, indices: Indices) -> bool:
-    """Say whether a matrix is read along the lanes, by few of the other loops' iterations."""
+def _matrix(nest: Nest, reduce: Reduce, lane: Var, indices: Indices) -> TensorLoad | None:
+    """Return the matrix that is read along the lanes, by few of the other loops' iterations."""
     head = reduce.loops[0]
-    for buffer, subscripts, store in accesses(reduce.body):
-        if store:
-            continue
-        offset = flat_offset(indices, buffer, subscripts)
+    for load in loads_in(reduce.body):
+        offset = flat_offset(indices, load.buffer, load.indices)
         across = indices.coefficient(offset, lane)
         down = indices.coefficient(offset, head.var)
         if across is None or down is None or as_constant(across[0]) != 1 or not down[0]:
@@ -209,38 +238,91 @@ def _streams(nest: Nest, reduce: Reduce, lane: Var, indices: Indices) -> bool:
         for loop in nest.loops:
             if loop.loop_var is not lane and not indices.depends(offset, loop.loop_var):
                 again *= as_constant(indices.of(loop.extent)) or 1
-        return again <= _FEW
-    return False
+        return load if again <= _FEW else None
+    return None
 
 
-def _in_tiles(wide: For, reduce: Reduce, count: int | None) -> Stmt:
-    if count is None or count <= _TILE:
-        return _tile(wide, reduce, wide.min, wide.extent)
-    dtype = wide.loop_var.dtype
-    tile = Var(f"{wide.loop_var.name}_tile", dtype)
-    start = prim_ops.add(wide.min, prim_ops.multiply(tile, IntImm(dtype, _TILE)))
-    whole = For(
-        tile,
-        IntImm(dtype, 0),
-        IntImm(dtype, count // _TILE),
-        ForKind.SERIAL,
-        _tile(wide, reduce, start, IntImm(dtype, _TILE)),
-    )
-    if count % _TILE == 0:
-        return whole
-    rest = prim_ops.add(wide.min, IntImm(dtype, count // _TILE * _TILE))
-    return seq([whole, _tile(wide, reduce, rest, IntImm(dtype, count % _TILE))])
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """A sum over the rows of a matrix, with the loop along its rows innermost."""
 
+    wide: For
+    reduce: Reduce
+    sum: Accumulation
+    matrix: TensorLoad
+    columns: int | None
+    rows: int | None
 
-def _tile(wide: For, reduce: Reduce, start: Expr, extent: Expr) -> Stmt:
-    """Return: results to their first values; then for each row, add its part to all results."""
-    head = reduce.loops[0]
-    dtype = wide.loop_var.dtype
+    def tiles(self) -> Stmt:
+        """Return the sum for some columns after the other, if a row is long."""
+        wide, columns = self.wide, self.columns
+        if columns is None or columns <= _TILE:
+            return self._tile(wide.min, wide.extent)
+        dtype = wide.loop_var.dtype
+        tile = Var(f"{wide.loop_var.name}_tile", dtype)
+        start = prim_ops.add(wide.min, prim_ops.multiply(tile, IntImm(dtype, _TILE)))
+        count = IntImm(dtype, columns // _TILE)
+        body = self._tile(start, IntImm(dtype, _TILE))
+        whole = For(tile, IntImm(dtype, 0), count, ForKind.SERIAL, body)
+        if columns % _TILE == 0:
+            return whole
+        rest = prim_ops.add(wide.min, IntImm(dtype, columns // _TILE * _TILE))
+        return seq([whole, self._tile(rest, IntImm(dtype, columns % _TILE))])
 
-    def along(stmt: Stmt) -> Stmt:
-        var = Var(wide.loop_var.name, dtype)
-        body = substitute(stmt, {wide.loop_var: prim_ops.add(start, var)})
-        return For(var, IntImm(dtype, 0), extent, ForKind.SERIAL, body)
+    def _tile(self, start: Expr, extent: Expr) -> Stmt:
+        """Return: results to their first values; then for some rows, add their part to all."""
+        head = self.reduce.loops[0]
+        parts = [self._along(self.reduce.init, start, extent)]
+        done = 0
+        if self.rows is not None and self.rows >= 2 * _ROWS:
+            done = self.rows // _ROWS * _ROWS
+            parts.append(self._blocks(start, extent))
+        if done != self.rows:
+            dtype = head.var.dtype
+            low = prim_ops.add(head.min, IntImm(dtype, done))
+            left = head.extent if self.rows is None else IntImm(dtype, self.rows - done)
+            one = self._along(self.reduce.body, start, extent)
+            parts.append(For(head.var, low, left, ForKind.SERIAL, one))
+        return seq(parts)
 
-    rows = For(head.var, head.min, head.extent, ForKind.SERIAL, along(reduce.body))
-    return seq([along(reduce.init), rows])
+    def _blocks(self, start: Expr, extent: Expr) -> Stmt:
+        """Return: several rows are added to all results, and again."""
+        assert self.rows is not None
+        head = self.reduce.loops[0]
+        dtype = head.var.dtype
+        block = Var(f"{head.var.name}_rows", dtype)
+        first = prim_ops.add(head.min, prim_ops.multiply(block, IntImm(dtype, _ROWS)))
+        store = self.sum.store
+        value: Expr = TensorLoad(store.buffer, store.indices)
+        for row in range(_ROWS):
+            now = prim_ops.add(first, IntImm(dtype, row))
+            value = prim_ops.add(value, substitute(self.sum.term, {head.var: now}))
+        body = BufferStore(store.buffer, value, store.indices)
+        following = {head.var: prim_ops.add(first, IntImm(dtype, _ROWS))}
+        inner = self._along(body, start, extent, self._ahead(following))
+        count = IntImm(dtype, self.rows // _ROWS)
+        return For(block, IntImm(dtype, 0), count, ForKind.SERIAL, inner)
+
+    def _ahead(self, following: dict[Var, Expr]) -> Ahead | None:
+        """Return what to fetch meanwhile: the next rows, if they are one piece of memory."""
+        indices = Indices()
+        buffer = self.matrix.buffer
+        offset = flat_offset(indices, buffer, self.matrix.indices)
+        down = indices.coefficient(offset, self.reduce.loops[0].var)
+        width = buffer_type(buffer).dtype.bits // 8
+        if self.columns is None or self.rows is None or down is None:
+            return None
+        if self.columns > _TILE or as_constant(down[0]) != self.columns:
+            return None
+        if self.rows * self.columns * width < _NEAR:
+            return None
+        first = {**following, self.wide.loop_var: self.wide.min}
+        return Ahead(buffer, substitute(indices.expression(offset), first), _ROWS)
+
+    def _along(self, stmt: Stmt, start: Expr, extent: Expr, ahead: Ahead | None = None) -> Stmt:
+        """Return a statement for each result of a tile."""
+        old = self.wide.loop_var
+        var = Var(old.name, old.dtype)
+        body = substitute(stmt, {old: prim_ops.add(start, var)})
+        notes = {} if ahead is None else {AHEAD: ahead}
+        return For(var, IntImm(old.dtype, 0), extent, ForKind.SERIAL, body, annotations=notes)

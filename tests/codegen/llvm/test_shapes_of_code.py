@@ -161,9 +161,17 @@ def test_loops_through_memory_become_one() -> None:
 def test_a_vector_times_a_matrix_streams_it() -> None:
     x, w = placeholder(1, 576), placeholder(576, 1536, name="w")
     text = text_of(x, w, topi.matmul(x, w))
-    # rows outside, lanes inside, no row of the result in registers
-    assert re.search(r"mul i64 %i\d+, 1536", text)
+    # rows outside, eight at a time, lanes inside, no row of the result in registers
+    assert re.search(r"mul i64 %v\d+, 1536|mul i64 %i\d+, 12288", text)
+    assert text.count("llvm.fmuladd") == 8
     assert "phi <" not in text
+    # the next rows are fetched meanwhile
+    assert text.count("call void @llvm.prefetch") == 8
+
+
+def test_a_small_matrix_is_not_fetched_ahead() -> None:
+    x, w = placeholder(1, 64), placeholder(64, 256, name="w")
+    assert "prefetch" not in text_of(x, w, topi.matmul(x, w))
 
 
 # ------------------------------------------------------------------ matrix products
