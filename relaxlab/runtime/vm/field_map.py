@@ -6,8 +6,7 @@ the executable to its last. There is no TVM counterpart.
 
 Examples
 --------
->>> from relaxlab.runtime.vm.bytecode import VMFuncKind
-from relaxlab.runtime.vm.executable import VMExecutable
+>>> from relaxlab.runtime.vm.executable import VMExecutable
 >>> for field in field_map(VMExecutable().save_to_bytes(), "empty.bin")[:3]:
 ...     print(field)
        0  1e 15 14 42 2f de 25 d2  the magic number: 0xd225de2f4214151e
