@@ -179,9 +179,7 @@ def _define(key: Any, host: Host, *, inlined: bool) -> tuple[Builder, str]:
     arguments: list[Any] = [Formula(builder, builder.argument(n)) for _, n in parameters]
     if name in _TYPED:
         arguments.insert(0, elem)
-    function: Callable[..., Formula] = _from_library
-    if own:
-        function = HELPERS.get(name)
+    function = HELPERS.get(name) if own else _from_library
     if host.masks and lanes in (4, 8, 16, 32, 64):
         function = _BY_INSTRUCTION.get(name, function)
     if not own:
@@ -286,7 +284,7 @@ def _quotient_by_instruction(x: Formula, divisor: Formula) -> Formula:
 
 
 #: Functions for processors with AVX-512, instead of those in HELPERS.
-_BY_INSTRUCTION: Final = {
+_BY_INSTRUCTION: Final[dict[str, Callable[..., Formula]]] = {
     "quotient": _quotient_by_instruction,
     "scale": _scale_by_instruction,
 }
