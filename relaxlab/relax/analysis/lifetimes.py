@@ -46,8 +46,8 @@ class TensorLifetime:
     offset
         Where in the storage it begins, in bytes.
     first, last
-        Steps of allocation and of last use, under any name. The result of a function is used one
-        step after the last.
+        Steps of allocation and of the last call that is given it, under any name. The result of a
+        function is used one step after the last.
     killed
         Step of the kill of its last name; None when it is kept until the function returns.
     names

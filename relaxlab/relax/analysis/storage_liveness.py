@@ -4,7 +4,8 @@ Works on a module whose allocations are explicit (after CallTIRRewrite or any la
 step is a binding, and on an executable, ours or TVM's, where a step is an instruction. Branches of
 an If are followed one after the other. What a value may refer to is followed through views,
 tuples, branches, calls of Relax functions and of functions that nothing is known of, so a lifetime
-is never too short. There is no TVM counterpart.
+is never too short. It ends with the last call that is given the value: another name, a tuple or a
+view is no use of it. There is no TVM counterpart.
 
 Examples
 --------
@@ -77,6 +78,16 @@ _KILLS: Final = frozenset(
 #: Builtins that hand on what they are given; the others return numbers, shapes, new memory.
 _KEEPS: Final = frozenset(
     {"vm.builtin.copy", "vm.builtin.invoke_closure", "vm.builtin.make_closure"}
+)
+#: Builtins that give a value another name and do not look at its content.
+_RENAMES: Final = frozenset(
+    {
+        "vm.builtin.copy",
+        "vm.builtin.make_closure",
+        "vm.builtin.make_tuple",
+        "vm.builtin.reshape",
+        "vm.builtin.tuple_getitem",
+    }
 )
 _INT64: Final = re.compile(r"T\.int64\((-?\d+)\)")
 _NOTHING: Final[frozenset[int]] = frozenset()
@@ -199,21 +210,16 @@ class _BindingWalk:
         if isinstance(binding, MatchCast):
             self.define(binding.ty)
             claim = self.of(value)
-            self.builder.use_claim(claim)
         else:
             match value:
                 case If():
                     self.builder.use_claim(self.of(value.cond))
                     self.builder.next_step()
-                    branches = []
-                    for branch in (value.true_branch, value.false_branch):
-                        branches.append(self.sequence(branch))
-                        self.builder.use_claim(branches[-1])
-                    self.builder.assign(var, union(branches), var.name)
+                    claims = [self.sequence(value.true_branch), self.sequence(value.false_branch)]
+                    self.builder.assign(var, union(claims), var.name)
                     return
                 case Function():
                     claim = union(self.builder.claim(free) for free in free_vars(value))
-                    self.builder.use_claim(claim)
                 case Call():
                     done, claim = self.call(var, value)
                     if done:
@@ -221,7 +227,6 @@ class _BindingWalk:
                         return
                 case _:
                     claim = self.of(value)
-                    self.builder.use_claim(claim)
         self.builder.assign(var, claim, var.name)
         self.builder.next_step()
 
@@ -258,16 +263,16 @@ class _BindingWalk:
                 self.builder.kill(call)
                 return True, None
             case _ if name in _KILLS:
-                assert isinstance(call.args[0], Var)
-                self.builder.kill(call.args[0])
+                if isinstance(call.args[0], Var):  # not what was folded since
+                    self.builder.kill(call.args[0])
                 return True, None
             case _:
                 pass
         given = [self.of(arg) for arg in (call.op, *call.args)]
-        for claim in given:
-            self.builder.use_claim(claim)
         if name in _VIEWS:
             return False, given[1]
+        for claim in given:
+            self.builder.use_claim(claim)
         return False, union(given) if self.may_keep(call, name) else _NOTHING
 
     def may_keep(self, call: Call, name: str | None) -> bool:
@@ -424,8 +429,9 @@ class _InstructionWalk:
             case _:
                 pass
         given = [self.of(arg) for arg in args]
-        for claim in given:
-            builder.use_claim(claim)
+        if callee.name not in _RENAMES:
+            for claim in given:
+                builder.use_claim(claim)
         claim = self.result(call, callee, given)
         # both branches of an If write to the register of its value
         before = builder.claim(dst) if callee.name == "vm.builtin.copy" else _NOTHING

@@ -32,8 +32,14 @@ from relaxlab.ir import (
     Var,
     VDevice,
 )
-from relaxlab.relax.expr import ExternFunc, Function, ShapeExpr, ShapeType
-from relaxlab.relax.expr_functor import ExprMutator
+from relaxlab.relax.expr import (
+    ExternFunc,
+    Function,
+    ShapeExpr,
+    ShapeType,
+    VarBinding,
+)
+from relaxlab.relax.expr_functor import ExprMutator, ExprVisitor
 from relaxlab.relax.literals import dtype_const
 from relaxlab.relax.transform.pass_base import FunctionPass
 from relaxlab.runtime.device import device
@@ -102,16 +108,12 @@ def _make_closure(call: Call) -> Expr:
     return _packed("vm.builtin.make_closure", args, AnyType())
 
 
-def _invoke_closure(call: Call) -> Expr:
-    return _invoke(call.args[0], _fields(call.args[1]))
-
-
-def _invoke(closure: Expr, args: Iterable[Expr]) -> Call:
+def _invoke(closure: Expr, args: Iterable[Expr], ty: Type) -> Call:
     return Call(
         Op.get("relax.call_builtin_with_ctx"),
         (ExternFunc("vm.builtin.invoke_closure"), Tuple((closure, *args))),
         None,
-        (AnyType(),),
+        (ty,),
     )
 
 
@@ -168,7 +170,6 @@ def _int64(value: int) -> IntImm:
 _LOWERINGS: Final[dict[str, Callable[[Call], Expr]]] = {
     "relax.builtin.alloc_tensor": _builtin_alloc_tensor,
     "relax.call_py_func": _call_py_func,
-    "relax.invoke_closure": _invoke_closure,
     "relax.make_closure": _make_closure,
     "relax.memory.alloc_storage": _alloc_storage,
     "relax.memory.alloc_tensor": _alloc_tensor,
@@ -183,16 +184,56 @@ _LOWERINGS: Final[dict[str, Callable[[Call], Expr]]] = {
 }
 
 
+class _Consumed(ExprVisitor):
+    """Finds variables that are more than returned, called or killed."""
+
+    def __init__(self) -> None:
+        self.found: set[Var] = set()
+
+    def visit_var_(self, op: Var) -> None:
+        self.found.add(op)
+
+    def visit_call_(self, op: Call) -> None:
+        name = op.op.name if isinstance(op.op, Op) else None
+        if name == "relax.invoke_closure":
+            self.visit_expr(op.args[1])
+        elif name not in ("relax.memory.kill_tensor", "relax.vm.kill_object"):
+            for arg in op.args:
+                self.visit_expr(arg)
+
+    def visit_function_(self, op: Function) -> None:
+        for block in op.body.blocks:
+            self.visit_binding_block(block)
+        if not isinstance(op.body.body, Var):
+            self.visit_expr(op.body.body)
+
+
 class _Lowerer(ExprMutator):
+    def __init__(self, mod: IRModule, consumed: set[Var]) -> None:
+        super().__init__(mod)
+        self.consumed = consumed
+        #: Whether the variable being bound must keep its type.
+        self.is_consumed = False
+
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        self.is_consumed = binding.var in self.consumed
+        super().visit_var_binding_(binding)
+
     def visit_call_(self, op: Call) -> Expr:
+        is_consumed = self.is_consumed
         if isinstance(op.op, Var):
             callee = self.visit_expr(op.op)
             if not isinstance(callee.ty, FuncType):
-                # a closure that another closure returned: its type is not kept (see _invoke)
-                return self.builder.normalize(_invoke(callee, self.visit_each(op.args)))
+                # a closure that another closure returned
+                ty = _typed(op) if is_consumed else AnyType()
+                return self.builder.normalize(_invoke(callee, self.visit_each(op.args), ty))
         call = super().visit_call_(op)
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             return call
+        if call.op.name == "relax.invoke_closure":
+            # TVM forgets the type, and so refuses a kernel that is given the result
+            ty = _typed(call) if is_consumed else AnyType()
+            return _invoke(call.args[0], _fields(call.args[1]), ty)
         if call.op.name == "relax.memory.view":
             return _view(call, self.is_absent)
         lowering = _LOWERINGS.get(call.op.name)
@@ -222,7 +263,9 @@ class LowerRuntimeBuiltin(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Return the function in terms of VM builtins."""
-        result: Any = _Lowerer(mod).visit_expr(func)
+        consumed = _Consumed()
+        consumed.visit_expr(func)
+        result: Any = _Lowerer(mod, consumed.found).visit_expr(func)
         return result  # type: ignore[no-any-return]  # a function stays one
 
 
