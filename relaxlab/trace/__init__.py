@@ -17,6 +17,7 @@ from relaxlab.trace.compact import compact_trace, line_text, state_at
 from relaxlab.trace.condition import Expression, ExpressionError
 from relaxlab.trace.debug_session import DebugSession, ReplayError
 from relaxlab.trace.explain import explain_events, explain_instruction
+from relaxlab.trace.graph_recorder import GraphRecorder
 from relaxlab.trace.pool_recorder import PoolRecorder
 from relaxlab.trace.pool_text import render_pool
 from relaxlab.trace.pool_timeline import PoolTimeline
@@ -30,6 +31,7 @@ __all__ = [
     "Expression",
     "ExpressionError",
     "Frame",
+    "GraphRecorder",
     "PassRecorder",
     "PoolRecorder",
     "PoolTimeline",

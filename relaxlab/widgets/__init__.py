@@ -6,9 +6,19 @@ Examples
 """
 
 from relaxlab.widgets.executable_view import ExecutableView
+from relaxlab.widgets.graph_replay import GraphReplay
 from relaxlab.widgets.memory_plan import MemoryPlan
 from relaxlab.widgets.page_pool import PagePool
 from relaxlab.widgets.pass_explorer import PassExplorer
+from relaxlab.widgets.profile import Profile
 from relaxlab.widgets.vm_stepper import VMStepper
 
-__all__ = ["ExecutableView", "MemoryPlan", "PagePool", "PassExplorer", "VMStepper"]
+__all__ = [
+    "ExecutableView",
+    "GraphReplay",
+    "MemoryPlan",
+    "PagePool",
+    "PassExplorer",
+    "Profile",
+    "VMStepper",
+]
