@@ -162,8 +162,12 @@ class DepthTable:
     k_rope_pos_offset: "array[int]" = field(default_factory=_ints)
 
     @staticmethod
-    def of(chunks: list[Chunk]) -> "DepthTable":
-        """Return the table of chunks as their blocks are now."""
+    def of(chunks: list[Chunk], *, exact: bool = False) -> "DepthTable":
+        """Return the table of chunks as their blocks are now.
+
+        A window counts rows from the beginning of the last block, kernels from the beginning of
+        the chunk; with ``exact`` the difference is forgotten, as TVM does.
+        """
         table = DepthTable(prefix_sums(chunk.rows for chunk in chunks), array("i", [0]))
         for chunk in chunks:
             if not chunk.blocks:
@@ -177,7 +181,8 @@ class DepthTable:
             used = 0
             if length:
                 used = (length - last.sink + last.offset - 1) % last.page_size + 1
-            table._add(used, last.offset, last.sink, chunk.blocks[0].start)
+            before = length - last.length if last.offset and not exact else 0
+            table._add(used, before + last.offset, before + last.sink, chunk.blocks[0].start)
         return table
 
     @staticmethod

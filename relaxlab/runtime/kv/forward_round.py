@@ -180,7 +180,7 @@ class ForwardRound:
 
     def fill_tables(self, config: CacheConfig) -> None:
         """Write down the pages of each depth as they are now."""
-        self.tables = [DepthTable.of(chunks) for chunks in self.chunks]
+        self.tables = [DepthTable.of(chunks, exact=self.exact) for chunks in self.chunks]
         if not config.layer_sliding:
             return
         window = config.layer_sliding_window_size
