@@ -44,6 +44,7 @@ def paged_cache(
     chunk: int = 512,
     sequences: int = 64,
     family: str | None = None,
+    transfer: bool = False,
 ) -> PagedAttentionKVCache:
     """Make a cache that fits a model.
 
@@ -61,6 +62,8 @@ def paged_cache(
         How many to expect.
     family
         Who makes the kernels; the best there is when None.
+    transfer
+        Whether rows can be sent to a cache in another process.
     """
     c = model.config
     rope = Rope(c.head_dim, c.rope_theta)
@@ -74,7 +77,7 @@ def paged_cache(
         c.head_dim,
         c.head_dim,
         runtime.ShapeTuple([0] * c.layers),
-        False,
+        transfer,
         int(RopeMode.NORMAL),
         1.0,
         c.rope_theta,
@@ -95,7 +98,7 @@ class PagedLlama:
         What :func:`relaxlab.models.language_model.open_model` returned.
     target
         As for :func:`relaxlab.relax.build`.
-    page_size, capacity, chunk, family
+    page_size, capacity, chunk, family, transfer
         As for :func:`paged_cache`.
 
     Attributes
@@ -115,12 +118,18 @@ class PagedLlama:
         capacity: int = 4096,
         chunk: int = 512,
         family: str | None = None,
+        transfer: bool = False,
     ) -> None:
         self.model = model
         self.executable = relax.build(paged_decoder(model.config), target)
         self.vm = relax.VirtualMachine(self.executable, runtime.cpu())
         self.cache = paged_cache(
-            model, page_size=page_size, capacity=capacity, chunk=chunk, family=family
+            model,
+            page_size=page_size,
+            capacity=capacity,
+            chunk=chunk,
+            family=family,
+            transfer=transfer,
         )
 
     @cached_property

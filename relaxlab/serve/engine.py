@@ -17,6 +17,7 @@ Examples
 ((117,), 5)
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -41,10 +42,11 @@ from relaxlab.serve.request import Entry, EntryId, Output, Request, Status
 from relaxlab.serve.rounds import Rounds
 from relaxlab.serve.sampler import Sampling
 from relaxlab.serve.scheduler import Limits, describe, pages_for
-from relaxlab.serve.served_model import ServedModel
+from relaxlab.serve.served_model import Remote, ServedModel
 
 __all__ = ["Engine"]
 
+_NAP = 0.0005  # seconds between two looks for what arrives
 _PATIENCE = 16  # steps without progress before the first entry is given up
 
 
@@ -66,6 +68,8 @@ class Engine:
         What is evicted first: ``"lru"``, ``"lfu"`` or ``"fifo"``.
     observer
         Gets every event.
+    remote
+        Computes prompts elsewhere; see `relaxlab.serve.disaggregate`.
 
     Attributes
     ----------
@@ -84,12 +88,13 @@ class Engine:
         prefix: str | PrefixTree | None = "radix",
         policy: str = "lru",
         observer: Observer | None = None,
+        remote: Remote | None = None,
     ) -> None:
         self._model, self._tokenizer, self._observer = model, tokenizer, observer
         self._limits = Limits() if limits is None else limits
         tree = self._tree(prefix, policy) if isinstance(prefix, str) else prefix
         self.prefix = PrefixCache(model, tree)
-        self._pages = Pages(model, self.prefix, self._limits, self._emit)
+        self._pages = Pages(model, self.prefix, self._limits, self._emit, remote)
         self.scheduler = self._pages.scheduler
         self._entries: dict[EntryId, Entry] = {}
         self._answers: dict[EntryId, Answer] = {}
@@ -180,9 +185,15 @@ class Engine:
     def step(self) -> list[Output]:
         """Run one round and return what is new, in the order of the batch."""
         self.prefix.sweep()
+        self._pages.receive()
         plan = self.scheduler.plan(min(self._limits.tokens, self._model.chunk))
         outputs = self._rounds.run(plan)
-        self._idle = 0 if plan.decodes or plan.chunks else self._idle + 1
+        if plan.decodes or plan.chunks:
+            self._idle = 0
+        elif self._pages.arriving:
+            time.sleep(_NAP)  # there is nothing to do but wait
+        else:
+            self._idle += 1
         if self._idle > _PATIENCE and (stuck := [*self.scheduler.running, *self.scheduler.waiting]):
             self._pages.give_up(
                 stuck[0],
@@ -204,8 +215,9 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """Whether an entry waits or runs."""
-        return bool(self.scheduler.waiting or self.scheduler.running)
+        """Whether an entry waits or runs, or pages are still being written to."""
+        queues = self.scheduler.waiting or self.scheduler.running
+        return bool(queues) or self._pages.arriving
 
     @property
     def room(self) -> int:

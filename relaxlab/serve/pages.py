@@ -9,6 +9,7 @@ Examples: see `relaxlab.serve.engine`.
 
 from relaxlab.serve.events import (
     Admitted,
+    Advanced,
     Failed,
     Forked,
     Observer,
@@ -19,7 +20,7 @@ from relaxlab.serve.events import (
 from relaxlab.serve.prefix_cache import PrefixCache
 from relaxlab.serve.request import Entry, Status
 from relaxlab.serve.scheduler import Limits, Scheduler, pages_for
-from relaxlab.serve.served_model import ServedModel
+from relaxlab.serve.served_model import Remote, ServedModel
 from relaxlab.serve.speculation import Draft, draft
 
 __all__ = ["Pages"]
@@ -36,6 +37,8 @@ class Pages:
         Opens and closes sequences.
     limits
         How preemption and drafting are done.
+    remote
+        Computes prompts elsewhere.
     emit
         Gets the events.
 
@@ -48,11 +51,18 @@ class Pages:
     """
 
     def __init__(
-        self, model: ServedModel, prefix: PrefixCache, limits: Limits, emit: Observer
+        self,
+        model: ServedModel,
+        prefix: PrefixCache,
+        limits: Limits,
+        emit: Observer,
+        remote: Remote | None = None,
     ) -> None:
         self.scheduler = Scheduler(limits, self)
         self.failed: list[Entry] = []
         self._model, self._prefix, self._limits, self._emit = model, prefix, limits, emit
+        self._remote = remote
+        self._orphans: dict[int, int] = {}  # ticket of a transfer nobody waits for: its sequence
 
     @property
     def page_size(self) -> int:
@@ -108,7 +118,41 @@ class Pages:
             entry.saved = None
         self._seat(entry, sequence, restored)
         self.scheduler.waiting.remove(entry)
+        self._send_for(entry)
         return True
+
+    def _send_for(self, entry: Entry) -> None:
+        """Let somebody else compute all but the last token of a new entry, if there is anybody."""
+        remote, sequence, count = self._remote, entry.sequence, len(entry.tokens) - 1
+        if remote is None or entry.retries or entry.output or sequence is None:
+            return
+        if count - entry.computed >= remote.least:
+            try:
+                entry.arriving = remote.start(sequence, entry.tokens[:count], entry.computed)
+            except RuntimeError as error:
+                self.abandon(entry, "remote", error)
+
+    @property
+    def arriving(self) -> bool:
+        """Whether keys and values are under way."""
+        return bool(self._orphans) or any(e.arriving is not None for e in self.scheduler.running)
+
+    def receive(self) -> None:
+        """Take note of transfers that ended, well or not."""
+        if self._remote is None:
+            return
+        waiting = {e.arriving: e for e in self.scheduler.running if e.arriving is not None}
+        for ticket, error in self._remote.poll():
+            if ticket in self._orphans:
+                self._prefix.drop(self._orphans.pop(ticket))
+                continue
+            entry = waiting[ticket]
+            entry.arriving = None
+            if error is not None:
+                self.abandon(entry, "remote", RuntimeError(error))
+            else:
+                entry.computed = len(entry.tokens) - 1
+                self._emit(Advanced(entry.id, entry.computed))
 
     def preempt(self, entry: Entry, reason: str) -> None:
         """Take the pages of a running entry; it waits again."""
@@ -160,7 +204,10 @@ class Pages:
     def close(self, entry: Entry, status: Status, *, keep: bool = True) -> None:
         """End an entry; what it computed stays cached if ``keep``."""
         if entry.sequence is not None:
-            if keep:
+            if entry.arriving is not None:  # its pages are still being written to
+                self._orphans[entry.arriving] = entry.sequence
+                entry.arriving = None
+            elif keep:
                 self._prefix.keep(entry.sequence, entry.tokens[: entry.computed])
             else:
                 self._prefix.drop(entry.sequence)

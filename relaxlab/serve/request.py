@@ -126,6 +126,8 @@ class Entry:
         Keys and values on the host while it is swapped out, of the first ``saved_tokens`` tokens.
     told
         Output tokens that were handed out.
+    arriving
+        Ticket of the transfer that brings its prompt's keys and values; see `remote`.
     """
 
     request: Request
@@ -139,6 +141,7 @@ class Entry:
     saved: object | None = None
     saved_tokens: int = 0
     told: int = 0
+    arriving: int | None = None
 
     def __post_init__(self) -> None:
         """Begin with the prompt."""

@@ -155,11 +155,12 @@ class Scheduler:
         self._preempted = False
         ordered = sorted(self.running, key=lambda e: (e.remaining > 1, e.rank))
         for entry in ordered:
-            if budget and entry in self.running:  # not preempted meanwhile
+            if budget and entry in self.running and entry.arriving is None:
                 budget -= self._continue(plan, entry, budget)
         # who just gave its pages back would only take them again
         while budget and not self._preempted and (first := self._admit_first(plan)) is not None:
-            budget -= self._continue(plan, first, budget)
+            if first.arriving is None:
+                budget -= self._continue(plan, first, budget)
         for share in plan.decodes:  # what is left over goes to guesses
             budget -= self._speculate(share, budget)
         return plan
@@ -171,8 +172,8 @@ class Scheduler:
         while self._pool.available_pages() < self._reserved + pages:
             if self._pool.evict():
                 continue
-            victim = max(self.running, key=lambda e: e.rank)
-            if victim is entry and len(self.running) == 1:
+            victim = self._victim()
+            if victim is None or (victim is entry and len(self.running) == 1):
                 return 0  # alone, and still no room: what failed to be freed comes back later
             self._preempt(plan, victim, f"entry {_name(entry)} needs {pages} more pages")
             if victim is entry:
@@ -181,6 +182,11 @@ class Scheduler:
         share = Share(entry, count)
         (plan.decodes if entry.remaining == 1 else plan.chunks).append(share)
         return count
+
+    def _victim(self) -> Entry | None:
+        """Return whom to preempt; pages that somebody else is writing to stay where they are."""
+        movable = (entry for entry in self.running if entry.arriving is None)
+        return max(movable, key=lambda e: e.rank, default=None)
 
     def _preempt(self, plan: Plan, victim: Entry, why: str) -> None:
         self._preempted = True
@@ -204,8 +210,8 @@ class Scheduler:
             kept += self.limits.reserve * len(self.running)
             if not self.running or pages + kept <= self._pool.available_pages() + evictable:
                 return entry if self._pool.admit(entry, kept) else None
-            victim = max(self.running, key=lambda e: e.rank)
-            if victim.request.priority <= entry.request.priority:
+            victim = self._victim()
+            if victim is None or victim.request.priority <= entry.request.priority:
                 return None
             self._preempt(plan, victim, f"entry {_name(entry)} is more urgent")
 

@@ -13,7 +13,27 @@ from numpy.typing import NDArray
 
 from relaxlab.serve.prefix_cache import Sequences
 
-__all__ = ["ServedModel"]
+__all__ = ["Remote", "ServedModel"]
+
+
+class Remote(Protocol):
+    """Somebody else who computes prompts and writes their keys and values into our pages."""
+
+    @property
+    def least(self) -> int:
+        """Tokens from which asking is worth it."""
+        ...
+
+    def start(self, sequence: int, tokens: Sequence[int], have: int) -> int:
+        """Reserve slots for the tokens from number ``have`` on and ask for them.
+
+        Returns a ticket. Until `poll` returns it the sequence must not be touched.
+        """
+        ...
+
+    def poll(self) -> list[tuple[int, str | None]]:
+        """Return the tickets that ended since the last call, with what went wrong or None."""
+        ...
 
 
 class ServedModel(Sequences, Protocol):
