@@ -12,7 +12,14 @@ True
 
 from functools import partial
 
-from relaxlab.runtime.kv.attention import decode, moves, reference, split_rotary, vectorised
+from relaxlab.runtime.kv.attention import (
+    decode,
+    moves,
+    named,
+    reference,
+    split_rotary,
+    vectorised,
+)
 from relaxlab.runtime.kv.attention.families import FAMILIES, Family, default_family, pick
 from relaxlab.runtime.kv.attention.spec import KINDS, Kernel, KernelSpec, Kind
 from relaxlab.runtime.kv.attention.tables import kernel_arguments, mla_kernel_arguments
@@ -27,6 +34,7 @@ __all__ = [
     "default_family",
     "kernel_arguments",
     "mla_kernel_arguments",
+    "named",
     "pick",
 ]
 
