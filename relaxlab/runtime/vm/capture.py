@@ -114,12 +114,15 @@ class CapturedProgram:
         Where kernels are noted. None outside a capture: then everything runs as it is.
     noted
         Called with the name of each kernel that was noted.
+    recorded
+        Names of the kernels of the capture that is open.
     """
 
     def __init__(self, machine: "VirtualMachine") -> None:
         self._machine = machine
         self.capture: Capture | None = None
         self.noted: Callable[[str], object] | None = None
+        self.recorded: list[str] = []
         self._heaps: list[Any] = []
         self._returning: set[str] = set()
         self._gates: set[Callable[..., Any]] = set()
@@ -174,6 +177,7 @@ class CapturedProgram:
                     name, "it returned a value: expected a kernel that writes into its arguments"
                 )
             capture.launch(name, function, args)
+            self.recorded.append(name)
             if self.noted is not None:
                 self.noted(name)
             return None

@@ -13,6 +13,7 @@ Examples
 <CUDA graphs: 0 captured, 0 replays, 0 launches saved>
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,6 +26,7 @@ from relaxlab.runtime.vm.builtin.table import as_int, as_shape, as_tuple, builti
 from relaxlab.runtime.vm.capture import CapturedProgram
 from relaxlab.runtime.vm.extension import extension
 from relaxlab.runtime.vm.frame import Closure
+from relaxlab.runtime.vm.graph_state import GraphState, RegionState
 
 if TYPE_CHECKING:
     from relaxlab.runtime.vm.virtual_machine import VirtualMachine
@@ -70,12 +72,17 @@ class CUDAGraphExtension:
         Results of the functions that allocate, by index.
     backend
         What captures; chosen by the machine's first device at the first capture.
+    program
+        The program as a capture sees it.
+    replay_counts
+        How often each region was replayed since it was captured.
     """
 
     regions: dict[GraphKey, CapturedRegion] = field(default_factory=dict)
     allocations: dict[int, Any] = field(default_factory=dict)
     backend: GraphBackend | None = None
     program: CapturedProgram | None = None
+    replay_counts: Counter[GraphKey] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, machine: "VirtualMachine") -> Self:
@@ -91,6 +98,16 @@ class CUDAGraphExtension:
     def launches_saved(self) -> int:
         """How many kernel launches the replays have saved."""
         return 0 if self.backend is None else self.backend.launches_saved
+
+    def snapshot(self) -> GraphState:
+        """Return what is captured as plain data; the events of the machine fold to the same."""
+        regions = (
+            RegionState(*key, region.graph.launches, self.replay_counts[key])
+            for key, region in self.regions.items()
+        )
+        open_capture = self.program is not None and self.program.capture is not None
+        recording = tuple(self.program.recorded) if open_capture and self.program else None
+        return GraphState(tuple(self.allocations), tuple(regions), self.launches_saved, recording)
 
     def __repr__(self) -> str:
         return (
@@ -195,10 +212,12 @@ def run_or_capture(*args: Any) -> Any:
     region = state.regions.get(key)
     if region is not None and _same_memory(region.arguments, arguments):
         region.graph.replay()
+        state.replay_counts[key] += 1
         if watch is not None:
             watch.graph_replayed(key, region.graph.launches)
         return region.result
     region = state.regions[key] = _captured(machine, state, watch, key, function, arguments)
+    state.replay_counts[key] = 0
     return region.result
 
 
@@ -232,6 +251,7 @@ def _captured(
         watch.graph_capture_started(key)
         program.noted = watch.kernel_recorded
     program.capture = capture
+    program.recorded.clear()
     try:
         result = program.run(function, arguments)
     except BaseException:

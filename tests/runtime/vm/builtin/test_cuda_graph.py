@@ -1,7 +1,11 @@
 """Capture and replay: TVM's recorded program, the protocol, its key, and what is refused."""
 
+import contextlib
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from relaxlab.errors import InternalError
 from relaxlab.relax.exec_builder import ExecBuilder
@@ -19,6 +23,7 @@ from relaxlab.runtime import (
 from relaxlab.runtime.vm import VMExecutable
 from relaxlab.runtime.vm.builtin.cuda_graph import CUDAGraphExtension
 from relaxlab.runtime.vm.capture import CAPTURABLE
+from relaxlab.runtime.vm.graph_state import GraphState, fold_graphs
 from relaxlab.runtime.vm.observer import (
     ErrorRaised,
     GraphCaptured,
@@ -26,6 +31,7 @@ from relaxlab.runtime.vm.observer import (
     GraphReplayed,
     GraphStoragesKept,
     KernelRecorded,
+    RunFailed,
 )
 from relaxlab.trace import DebugSession, Timeline, explain_events
 from relaxlab.trace.explain import explain_next
@@ -484,3 +490,41 @@ def test_a_debugger_says_what_happened():
     assert "Replay graph 7 of the function region, or capture it; the result goes to %2." in text
     assert "Captured 2 launches as graph 7; nothing was launched." in text
     assert "Replayed graph 7: one launch in place of 2 launches." in text
+
+
+# ---- events fold to the graphs -------------------------------------------------------------------
+
+calls = st.tuples(
+    st.integers(0, 1),  # which tensor
+    st.integers(0, 2),  # region
+    st.sampled_from([(2,), (3,), ()]),  # sizes
+    st.sampled_from([0, 0, 0, 1]),  # whether a kernel fails
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(calls, max_size=8))
+def test_events_fold_to_the_graphs_of_the_machine(sequence):
+    def body(ib):
+        ib.emit_call("increment", [ib.r(0)])
+        ib.emit_if(ib.r(1), 2)
+        ib.emit_call("vm.builtin.tensor_to_shape", [ib.r(0)], dst=2)
+        ib.emit_call("increment", [ib.r(0)])
+        ib.emit_ret(ib.r(0))
+
+    vm, _ = region(body, inputs=2, arity=5)
+    xs = [tensor(np.zeros(1, "float32")) for _ in range(2)]
+    seen = [GraphState()]
+
+    def observe(event):
+        seen.append(fold_graphs(seen[-1], event))
+        if not isinstance(event, RunFailed):  # a capture is given up before its run is said to fail
+            during.append((seen[-1].recording, CUDAGraphExtension.of(vm).snapshot().recording))
+
+    during = []
+    vm.observer = observe
+    for which, index, sizes, fails in sequence:
+        with contextlib.suppress(InternalError):
+            vm["main"]((xs[which], fails), index, ShapeTuple(sizes))
+        assert seen[-1] == CUDAGraphExtension.of(vm).snapshot()
+    assert [one for one, _ in during if one] == [two for _, two in during if two]
