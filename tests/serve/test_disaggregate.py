@@ -19,20 +19,26 @@ PROGRAM = Path(__file__).with_name("two_processes.py")
 ROOT = Path(__file__).parents[2]
 
 
-def _launcher():
-    beside = Path(sys.executable).with_name("mpiexec")
-    return str(beside) if beside.exists() else shutil.which("mpiexec")
-
-
 def _run(case, model="tiny"):
-    pytest.importorskip("mpi4py", reason="two processes need relaxlab[mpi]")
-    if _launcher() is None:
-        pytest.skip("two processes need an mpiexec, from Debian or PyPI (mpich)")
     alone = ["-disable-auto-cleanup"] if case == "death" else []
-    command = [_launcher(), *alone, "-n", "2", sys.executable, str(PROGRAM), case, model]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+    return _launch(["mpiexec", *alone, "-n", "2", sys.executable, str(PROGRAM), case, model])
+
+
+def _launch(command):
+    """Run a program of two processes; return the JSON that it prints."""
+    pytest.importorskip("mpi4py", reason="two processes need relaxlab[mpi]")
+    search = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    if shutil.which("mpiexec", path=search) is None:
+        pytest.skip("two processes need an mpiexec, from Debian or PyPI (mpich)")
+    environment = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "PATH": search}
+    command[0] = shutil.which(command[0], path=search) or command[0]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=240, env=environment, cwd=ROOT
+        command,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=os.environ | environment,
+        cwd=ROOT,
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     assert lines, done.stdout + done.stderr
@@ -55,6 +61,14 @@ def test_two_processes_give_the_tokens_of_one(expected, tiny_model):
     token = 2 * c.layers * c.kv_heads * c.head_dim * 4
     assert report["bytes"] % token == 0
     assert report["bytes"] >= token * (len(PROMPTS[0]) - 1)
+
+
+def test_engines_of_a_notebook_are_two_such_processes(tiny_model):
+    pytest.importorskip("ipyparallel", reason="engines of a notebook need relaxlab[mpi]")
+    report = _launch([sys.executable, str(PROGRAM.with_name("with_ipyparallel.py"))])
+    plain = ReferenceLlama(tiny_model.config, dict(tiny_model.weights))
+    prompt = list(b"the pages of a book are turned")
+    assert report == {"served": 1, "output": list(greedy(plain, prompt, 12))}
 
 
 def test_smollm2_across_two_processes(smollm2_path, smollm2):
