@@ -31,6 +31,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
+from relaxlab.runtime.vm.stateful import as_tuples
+
 __all__ = ["CallRow", "InstructionRow", "Report", "Span"]
 
 _LOOP: Final = "(machine)"
@@ -219,6 +221,11 @@ class Report:
         )
 
     # ---- ours -------------------------------------------------------------------------------
+
+    @property
+    def value(self) -> Any:
+        """The result with Relax tuples as Python tuples."""
+        return as_tuples(self.result)
 
     @property
     def loop(self) -> CallRow:

@@ -318,6 +318,10 @@ def profile(
     ------
     Exception
         What the run raises, as without a profiler.
+
+    Notes
+    -----
+    What a host function runs by calling the machine again is in the time of that function.
     """
     run = ProfiledExecution(machine, function, arguments, max_spans)
     result = run.run()

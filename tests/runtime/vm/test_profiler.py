@@ -74,6 +74,8 @@ def test_tensors_in_tuples_and_storages_are_bytes_too():
         ib.emit_call("vm.builtin.make_tuple", [ib.r(0), ib.r(0)], dst=2)
         ib.emit_ret(ib.r(2))
     report = VirtualMachine(ib.get(), cpu()).profile("main", X)
+    assert type(report.value) is tuple
+    assert [part.numpy().tolist() for part in report.value] == [[1, 2], [1, 2]]
     found = {row.name: row.bytes for row in report.kernels}
     assert found == {"vm.builtin.alloc_storage": 4096, "vm.builtin.make_tuple": 32}  # a pooled page
 
