@@ -13,7 +13,9 @@ True
 
 from relaxlab.ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential, module_pass
 from relaxlab.relax.transform.adjust_matmul_order import AdjustMatmulOrder
+from relaxlab.relax.transform.allocate_workspace import AllocateWorkspace
 from relaxlab.relax.transform.annotate_tir_op_pattern import AnnotateTIROpPattern
+from relaxlab.relax.transform.attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
 from relaxlab.relax.transform.attach_global_symbol import AttachGlobalSymbol
 from relaxlab.relax.transform.bind_params import BindParams
 from relaxlab.relax.transform.bind_symbolic_vars import BindSymbolicVars
@@ -36,11 +38,14 @@ from relaxlab.relax.transform.fold_constant import FoldConstant
 from relaxlab.relax.transform.fuse_ops import FuseOps
 from relaxlab.relax.transform.fuse_tir import FuseTIR
 from relaxlab.relax.transform.inline_private_functions import InlinePrivateFunctions
+from relaxlab.relax.transform.ipc_allreduce_rewrite import IPCAllReduceRewrite
 from relaxlab.relax.transform.kill_after_last_use import KillAfterLastUse
 from relaxlab.relax.transform.lambda_lift import LambdaLift
+from relaxlab.relax.transform.lazy_transform_params import LazyGetInput, LazySetOutput
 from relaxlab.relax.transform.legalize_ops import LegalizeOps
 from relaxlab.relax.transform.lift_transform_params import LiftTransformParams
 from relaxlab.relax.transform.lower_alloc_tensor import LowerAllocTensor
+from relaxlab.relax.transform.lower_gpu_ipc_alloc_storage import LowerGPUIPCAllocStorage
 from relaxlab.relax.transform.lower_runtime_builtin import LowerRuntimeBuiltin, VMBuiltinLower
 from relaxlab.relax.transform.normalize import Normalize
 from relaxlab.relax.transform.normalize_global_var import NormalizeGlobalVar
@@ -66,7 +71,9 @@ from relaxlab.relax.transform.vm_shape_lower import VMShapeLower
 
 __all__ = [
     "AdjustMatmulOrder",
+    "AllocateWorkspace",
     "AnnotateTIROpPattern",
+    "AttachAttrLayoutFreeBuffers",
     "AttachGlobalSymbol",
     "BindParams",
     "BindSymbolicVars",
@@ -89,12 +96,16 @@ __all__ = [
     "FunctionPass",
     "FuseOps",
     "FuseTIR",
+    "IPCAllReduceRewrite",
     "InlinePrivateFunctions",
     "KillAfterLastUse",
     "LambdaLift",
+    "LazyGetInput",
+    "LazySetOutput",
     "LegalizeOps",
     "LiftTransformParams",
     "LowerAllocTensor",
+    "LowerGPUIPCAllocStorage",
     "LowerRuntimeBuiltin",
     "ModulePass",
     "Normalize",
