@@ -93,7 +93,7 @@ WORDS: Final = {
     ),
     "SequenceMoved": "Sequence {seq_id} now ends in block {block}.",
     "SequenceRenamed": "Sequence {old} is now called {new}.",
-    "SequenceRemoved": "Sequence {seq_id} is gone ({cause}): {reason}",
+    "SequenceRemoved": "Sequence {seq_id} is gone ({cause}). {reason}",
     "SequenceRetained": "Sequence {seq_id} is kept for its contents only; it may be evicted.",
     "SequenceRevived": "Sequence {seq_id} is in use again.",
     "WindowEnabled": (
@@ -162,7 +162,7 @@ WORDS: Final = {
     "NodeSplit": "Prefix cache: the first {pages} pages of node {node} become node {upper}.",
     "NodePinned": "Prefix cache: users of node {node} change by {change}.",
     "HolderMoved": "Prefix cache: sequence {holder} holds node {node} now.",
-    "Evicted": "Prefix cache: node {node} of {pages} pages is evicted ({policy}): {reason}",
+    "Evicted": "Prefix cache: node {node} of {pages} pages is evicted: {reason}",
     "NodeRemoved": "Prefix cache: node {node} is gone.",
 }
 """A template per class: ``{field}`` stands for the field's value."""
@@ -181,7 +181,7 @@ def is_engine_event(event: PoolEvent) -> TypeGuard[engine.Event]:
 def explain_pool_event(event: PoolEvent) -> str:
     """Return an event in one sentence."""
     template = WORDS[type(event).__name__]
-    return re.sub(r"\{(\w+)\}", lambda match: _field(event, match[1]), template)
+    return re.sub(r"\{(\w+)\}", lambda match: _field(event, match[1]), template).strip()
 
 
 def _field(event: PoolEvent, name: str) -> str:

@@ -144,6 +144,8 @@ class PoolTimeline:
         for event in self.events[:position]:
             if isinstance(event, TokensNamed):
                 coming.setdefault(event.seq_id, []).extend(event.tokens)
+            elif isinstance(event, Called) and event.refusal:
+                coming.clear()  # what was named did not come
             elif is_cache_event(event):
                 _rename(names, coming, fold, event)
                 fold.apply(event)

@@ -165,7 +165,7 @@ def test_requests_and_the_prefix_cache_are_shown(open_page):
         at for at, event in enumerate(timeline.events) if type(event).__name__ == "Evicted"
     )
     goto(page, evicted + 1)
-    assert "is evicted (lru): " in page.locator(".rl-said").inner_text()
+    assert "is evicted: lru: " in page.locator(".rl-said").inner_text()
 
 
 def test_a_pool_without_an_engine_has_no_panes_for_it(open_page):

@@ -120,7 +120,7 @@ def test_the_engine_is_recorded_with_its_cache():
     for (request, index), entry in timeline.engine(end).entries.items():
         assert f"  {request}.{index}  {entry_words(entry)}" in text
     evicted = [explain_pool_event(e) for e in recorder.events if isinstance(e, Evicted)]
-    assert all("is evicted (lru): " in words for words in evicted)
+    assert all("is evicted: lru: " in words for words in evicted)
     # what a round appends is named: the prompt can be read in the pages
     named = [name for names in timeline.names(end // 2).values() for name in names]
     assert "".join(named).startswith("the capital of ") or "capital" in "".join(named)

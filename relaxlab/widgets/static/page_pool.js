@@ -310,7 +310,7 @@ function render({ model, el }) {
           : items.join(", ") || "none";
       }
       return value === null ? "None" : String(value);
-    });
+    }).trim();
   }
 
   function sentence(run, page) {

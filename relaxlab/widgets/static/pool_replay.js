@@ -162,6 +162,9 @@ export function fold(state, event) {
     case "TokensCounted":
       sequence(event.seq_id).length += event.count;
       break;
+    case "Called":
+      if (event.refusal) state.coming.clear(); // what was named did not come
+      break;
     case "TokensNamed":
       state.coming.set(event.seq_id, [...(state.coming.get(event.seq_id) ?? []), ...event.tokens]);
       break;
@@ -220,7 +223,7 @@ export function fold(state, event) {
       sequence(event.seq_id).send = [event.begin, event.receiver, event.slots];
       break;
     case "KernelRan": case "PagesSent": case "TokensSent": case "SequenceExported": case "SequenceImported":
-    case "GroupExported": case "Misused": case "Called":
+    case "GroupExported": case "Misused":
       break;
     default:
       if (!foldEngine(state.engine, event)) throw new Error(`an event that this page does not know: ${event.is}`);
