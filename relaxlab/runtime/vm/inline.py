@@ -20,7 +20,7 @@ from relaxlab.runtime.container import ShapeTuple
 from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.storage import layout
 from relaxlab.runtime.vm.builtin.shapes import MakeShapeCode, MatchShapeCode
-from relaxlab.runtime.vm.translate import CallSite, Guard, Inliner, Writer
+from relaxlab.runtime.vm.translate import HEAP, CallSite, Guard, Inliner, Writer
 
 __all__ = ["GUARDS", "INLINE", "storage_size"]
 
@@ -98,44 +98,44 @@ def _shape_of(writer: Writer, call: CallSite) -> bool:
 # ---- checks -------------------------------------------------------------------------------------
 
 
-def _tensor_condition(writer: Writer, call: CallSite, is_tensor: bool = False) -> str | None:
+def _tensor_tests(writer: Writer, call: CallSite) -> list[str] | None:
     """Return when ``check_tensor_info`` must run because the check may fail; None if unknown."""
     if len(call.texts) not in (3, 4) or not writer.is_register(call.slots[0]):
         return None
     rank = call.values[1]
-    if type(rank) is not int:
+    if type(rank) is not int or not isinstance(call.values[-1], str):
         return None
     value = call.texts[0]
-    tests = [] if is_tensor else [f"type({value}) is not Tensor"]
+    tests = [f"type({value}) is not Tensor"]
     if len(call.texts) == 4 and call.values[2] is not None:
         if not isinstance(call.values[2], DataType):
             return None
         tests.append(f"{value}.dtype is not {call.texts[2]}")
     if rank != -1:
         tests.append(f"len({value}.shape) != {rank}")
-    return " or ".join(tests) or "False"
+    return tests
 
 
-def _shape_condition(writer: Writer, call: CallSite, is_tensor: bool) -> str | None:
+def _shape_tests(_: Writer, call: CallSite) -> list[str] | None:
     """Return when a ``match_shape`` with constant sizes may fail on a tensor; None if unknown."""
     pairs = _pairs(call, 3, 1)
     if pairs is None or not isinstance(call.values[-1], str) or any(code for code, _ in pairs):
         return None
     value = call.texts[0]
-    test = f"{value}.shape != {tuple(number for _, number in pairs)!r}"
-    return test if is_tensor else f"type({value}) is not Tensor or {test}"
+    wanted = tuple(number for _, number in pairs)
+    return [f"type({value}) is not Tensor", f"{value}.shape != {wanted!r}"]
 
 
-GUARDS.register("vm.builtin.check_tensor_info", _tensor_condition)
-GUARDS.register("vm.builtin.match_shape", _shape_condition)
+GUARDS.register("vm.builtin.check_tensor_info", _tensor_tests)
+GUARDS.register("vm.builtin.match_shape", _shape_tests)
 
 
 @INLINE.registered("vm.builtin.check_tensor_info")
 def _check_tensor_info(writer: Writer, call: CallSite) -> bool:
-    condition = _tensor_condition(writer, call)
-    if condition is None or call.slot is not None:
+    tests = _tensor_tests(writer, call)
+    if tests is None or call.slot is not None:
         return False
-    writer.line(f"if {condition}:")
+    writer.line(f"if {' or '.join(tests)}:")
     writer.line(_TAB + writer.builtin(call))
     return True
 
@@ -168,10 +168,11 @@ def _match_shape(writer: Writer, call: CallSite) -> bool:
             case MatchShapeCode.ASSERT_EQUAL_TO_LOAD:
                 if number in stores:
                     tests.append(f"s[{dimension}] != s[{stores[number]}]")
-                elif (call.slots[1], number) in writer.sizes:
-                    tests.append(f"s[{dimension}] != {writer.sizes[call.slots[1], number]}")
                 else:
-                    return False
+                    known = writer.size(call.slots[1], number)
+                    if known is None:
+                        return False
+                    tests.append(f"s[{dimension}] != {known}")
             case MatchShapeCode.NO_OP:
                 pass
             case _:
@@ -203,13 +204,10 @@ def _make_shape(writer: Writer, call: CallSite) -> bool:
         return False
     texts = []
     for code, number in pairs:
-        known = writer.sizes.get((call.slots[0], number))
-        if code == MakeShapeCode.USE_IMM:
-            texts.append(repr(number))
-        elif code == MakeShapeCode.LOAD_SHAPE and known is not None:
-            texts.append(known)
-        else:
+        known = writer.size(call.slots[0], number) if code == MakeShapeCode.LOAD_SHAPE else None
+        if code != MakeShapeCode.USE_IMM and known is None:
             return False
+        texts.append(known or repr(number))
     comma = "," if len(texts) == 1 else ""
     writer.line(f"{call.result} = new_tuple(ShapeTuple, ({', '.join(texts)}{comma}))")
     return True
@@ -220,8 +218,10 @@ def _make_prim_value(writer: Writer, call: CallSite) -> bool:
     if len(call.texts) != 3 or call.slot is None or call.slots[0] not in writer.heaps:
         return False
     code, number = call.values[1:]
-    known = writer.sizes.get((call.slots[0], number)) if type(number) is int else None
-    if type(code) is not int or code != MakeShapeCode.LOAD_SHAPE or known is None:
+    if type(number) is not int or type(code) is not int or code != MakeShapeCode.LOAD_SHAPE:
+        return False
+    known = writer.size(call.slots[0], number)
+    if known is None:
         return False
     writer.line(f"{call.result} = {known}")
     return True
@@ -235,6 +235,9 @@ def _alloc_shape_heap(writer: Writer, call: CallSite) -> bool:
     if type(slots) is not int or not 0 <= slots < 2**20:
         return False
     writer.line(f"{call.result} = ShapeHeap({slots})")
+    writer.forget_sizes((call.slot,), gone=True)
+    if call.slot in writer.heaps:
+        writer.sizes[call.slot, HEAP] = str(slots)
     return True
 
 

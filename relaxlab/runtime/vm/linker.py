@@ -87,6 +87,8 @@ class Program:
     functions
         The same by name; of two entries with one name the later wins. What only compiled
         functions call is not among them.
+    entries
+        The entries of ``functions`` in the function table.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Program:
             info.name: value
             for info, value in zip(executable.func_table[:visible], pool[:visible], strict=True)
         }
+        self.entries = {info.name: info for info in executable.func_table[:visible]}
 
 
 def link(executable: VMExecutable, constants: Iterable[Any]) -> Program:

@@ -186,10 +186,10 @@ def set_instrument(machine: "VirtualMachine", instrument: Any = None, *args: Any
 
 
 def _require_info(machine: "VirtualMachine", name: str) -> VMFuncInfo:
-    index = machine.executable.func_map.get(name)
-    if index is None:
+    info = machine.program.entries.get(name)
+    if info is None:
         raise ValueError(f"Unknown function {name!r}: it is not in the function table")
-    return machine.executable.func_table[index]
+    return info
 
 
 def _select(value: Any, name: str, indices: tuple[int, ...]) -> Any:

@@ -24,6 +24,7 @@ from typing import Any, Final
 from relaxlab.runtime.vm.builtin.table import BUILTINS
 from relaxlab.runtime.vm.frame import Closure, LinkedFunction
 from relaxlab.runtime.vm.linker import CALL, ENTER, GOTO, IF, INVOKE, RET, TRAP
+from relaxlab.runtime.vm.memory_plan import MemoryPlan
 from relaxlab.runtime.vm.structure import (
     Block,
     Branch,
@@ -38,8 +39,10 @@ from relaxlab.runtime.vm.structure import (
 __all__ = [
     "Callees",
     "CallSite",
+    "HEAP",
     "Guard",
     "Inliner",
+    "Memory",
     "Names",
     "Source",
     "UNKNOWN",
@@ -50,6 +53,8 @@ __all__ = [
 
 UNKNOWN: Final = object()
 """What stands for the value of a register when values of arguments are asked for."""
+
+HEAP: Final = -1
 
 _LARGEST: Final = 2**63
 _LONGEST_DOOR: Final = 100
@@ -151,9 +156,30 @@ class CallSite:
 Inliner = Callable[["Writer", CallSite], bool]
 """Writes a builtin out; False for a call that it does not know."""
 
-Guard = Callable[["Writer", CallSite, bool], str | None]
-"""The condition on which a check of a tensor may fail, or None if that is not known. The last
-argument says whether an earlier test has seen that it is a tensor."""
+Guard = Callable[["Writer", CallSite], list[str] | None]
+"""The conditions on which a check may fail: first that the value is no tensor, then others about
+the tensor; None if they are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a function keeps from call to call, and what the source calls it.
+
+    Attributes
+    ----------
+    plan
+        What is kept.
+    plan_name, plans_name, idle_name
+        Names of the plan, of what it made, and of the list of that which is not in use.
+    otherwise
+        Name of the function that does the same without keeping anything.
+    """
+
+    plan: MemoryPlan
+    plan_name: str
+    plans_name: str
+    idle_name: str
+    otherwise: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +203,11 @@ class Callees:
 
 
 def translate(
-    function: LinkedFunction, name: str, names: Names, callees: "Callees | None" = None
+    function: LinkedFunction,
+    name: str,
+    names: Names,
+    callees: "Callees | None" = None,
+    memory: "Memory | None" = None,
 ) -> Source:
     """Return a function as Python source.
 
@@ -193,47 +223,72 @@ def translate(
         Receives constants and callees.
     callees
         What is known of the functions that it may call.
+    memory
+        What it keeps from call to call.
     """
-    writer = Writer(function, names, callees or Callees())
-    params = ["machine", "room", *(f"r{i}" for i in range(function.num_args))]
-    writer.line(f"def {name}({', '.join(params)}):")
+    writer = Writer(function, names, callees or Callees(), memory)
+    params = ", ".join(("machine", "room", *(f"r{i}" for i in range(function.num_args))))
+    writer.line(f"def {name}({params}):")
     writer.depth = 1
+    if memory is None:
+        writer.body()
+        return writer.source(name)
+    writer.take(memory, f"{memory.otherwise}({params})")
+    writer.line("try:")
+    writer.depth = 2
     writer.body()
+    writer.depth = 1
+    writer.give_back(memory)
     return writer.source(name)
 
 
 def translate_door(
-    function: LinkedFunction, name: str, names: Names, callees: Callees
+    function: LinkedFunction,
+    name: str,
+    names: Names,
+    callees: Callees,
+    memory: "Memory | None" = None,
 ) -> Source | None:
     """Return the function as a host calls it; None for one that is too long to be written twice.
 
-    The source takes the machine and the arguments. If it sees at once that nobody watches, that
+    The source defines a function of the machine that returns a function of the arguments. If this
+    sees at once that nobody watches, that
     the arguments are register values, and that the checks at the beginning hold, it does the rest
     of the function; otherwise ``careful`` does everything.
     """
     if function.length > _LONGEST_DOOR:
         return None
-    writer = Writer(function, names, callees)
+    writer = Writer(function, names, callees, memory)
     guards = _guards(writer)
-    params = ["machine", *(f"r{i}=ABSENT" for i in range(function.num_args)), "/"]
-    writer.line(f"def {name}({', '.join(params)}, *more):")
+    params = [f"r{i}=ABSENT" for i in range(function.num_args)]
+    # the machine is a variable of the function around it: a bound argument would cost more
+    writer.line(f"def {name}(machine):")
     writer.depth = 1
+    writer.line(f"def door({', '.join([*params, '/', '*more'] if params else ['*more'])}):")
+    writer.depth = 2
     writer.line(f"if more or machine.is_watched{''.join(f' or {test}' for test in guards)}:")
     args = "".join(f"r{i}, " for i in range(function.num_args))
     linked = names.name("F", function, function.name)
-    writer.line(f"{_INDENT}return careful(machine, {linked}, [{args}*more])")
+    careful = f"careful(machine, {linked}, [{args}*more])"
+    writer.line(f"{_INDENT}return {careful}")
+    if memory is not None:
+        writer.take(memory, careful)
     writer.line("try:")
-    writer.depth = 2
+    writer.depth = 3
     writer.line("room = stack_room(machine)")
     writer.body()
-    writer.depth = 1
+    writer.depth = 2
     writer.finish()
     writer.line("except BaseException as error:")
     writer.line(f"{_INDENT}explain(machine, error)")
     writer.line(f"{_INDENT}raise")
+    if memory is not None:
+        writer.give_back(memory)
+    writer.depth = 1
+    writer.line("return door")
     source = writer.source(name)
-    if source.text.count("room") == 1:
-        return source.without(f"{2 * _INDENT}room = stack_room(machine)")
+    if source.text.count("room") == source.text.count("stack_room") + 1:
+        return source.without(f"{3 * _INDENT}room = stack_room(machine)")
     return source
 
 
@@ -245,28 +300,29 @@ def _guards(writer: "Writer") -> list[str]:
     """
     function, code = writer.function, writer.code
     loops = any(op == GOTO and target <= pc for pc, (op, target, *_) in enumerate(code))
-    tensors: set[int] = set()
-    tests: list[str] = []
+    tests: dict[int, list[str]] = {}
     for pc in range(0 if loops or function.entry else function.length):
         operation, target, _, slot = code[pc]
         if operation != CALL:
             break
+        name = _builtin_name(target)
+        guard = writer.callees.guards.get(name)
         call = writer.call_site(pc)
-        guard = writer.callees.guards.get(_builtin_name(target))
         if guard is not None and call.slots and call.slots[0] < function.num_args:
-            test = guard(writer, call, call.slots[0] in tensors)
-            if test is None or slot is not None:
+            found = guard(writer, call)
+            if found is None or slot is not None:
                 break
-            tensors.add(call.slots[0])
-            tests.append(test)
+            known = tests.setdefault(call.slots[0], [])
+            known += [test for test in found if test not in known]
             writer.skipped.add(pc)
-        elif (
-            _builtin_name(target) != "vm.builtin.alloc_shape_heap"
-            or (slot or 0) < function.num_args
-        ):
+        elif name != "vm.builtin.alloc_shape_heap" or (slot or 0) < function.num_args:
             break
-    others = (i for i in range(function.num_args) if i not in tensors)
-    return [*(f"type(r{i}) not in PLAIN_TYPES" for i in others), *tests]
+    guards: list[str] = []
+    for parameter in range(function.num_args):
+        ours = tests.get(parameter, [f"type(r{parameter}) not in PLAIN_TYPES"])
+        whole = any(test.startswith(f"r{parameter}.shape") for test in ours)
+        guards += [test for test in ours if not (whole and test.startswith("len("))]
+    return guards
 
 
 class Writer:
@@ -285,14 +341,22 @@ class Writer:
     heaps
         Registers that hold nothing but a shape heap that no host function sees.
     sizes
-        Local variables that hold what a shape heap holds, by slot of the heap and index in it.
+        Local variables that hold what a shape heap holds, by slot of the heap and index in it. At
+        index ``HEAP`` stands how many elements a heap has that is in its register for certain.
     """
 
-    def __init__(self, function: LinkedFunction, names: Names, callees: Callees) -> None:
+    def __init__(
+        self,
+        function: LinkedFunction,
+        names: Names,
+        callees: Callees,
+        memory: Memory | None = None,
+    ) -> None:
         self.function = function
         self.code = function.code
         self.names = names
         self.callees = callees
+        self.memory = memory
         self.depth = 0
         self.booleans: set[int] = set()
         self.sizes: dict[tuple[int, int], str] = {}
@@ -433,6 +497,8 @@ class Writer:
         if pc in self.skipped:
             return
         self._pc = pc
+        if self.memory is not None and self.prepared(pc, self.memory):
+            return
         operation, target, read, slot = self.code[pc]
         if operation == RET:
             self.line(f"return {self._texts[slot]}")
@@ -456,12 +522,54 @@ class Writer:
         slots = read(range(len(self._texts)))
         return CallSite(pc, target, read(self._texts), slots, read(self._values), slot)
 
+    def take(self, memory: Memory, otherwise: str) -> None:
+        """Write where the function gets the memory that it keeps."""
+        idle, plan, plans = memory.idle_name, memory.plan_name, memory.plans_name
+        self.line(f"kept = {idle}.pop() if {idle} else {plan}.make(machine, {plans})")
+        self.line("if kept is None:")
+        self.line(f"{_INDENT}return {otherwise}")
+        names = [f"v{i}" for i in range(len(memory.plan.views))]
+        names += ["_", *(f"d{i}" for i in memory.plan.devices)]
+        self.line(f"{', '.join(names)}{',' * (len(names) == 1)} = kept")
+
+    def give_back(self, memory: Memory) -> None:
+        """Write that the memory is not in use any more."""
+        self._pc = -1
+        self.line("finally:")
+        self.line(f"{_INDENT}{memory.idle_name}.append(kept)")
+
+    def prepared(self, pc: int, memory: Memory) -> bool:
+        """Write an instruction whose memory is there already; False for any other."""
+        if pc in memory.plan.done:
+            return True
+        index = memory.plan.assigned.get(pc)
+        if index is None:
+            return False
+        slot = self.code[pc][3]
+        if slot is None:
+            return True
+        if index not in memory.plan.outputs:
+            self.line(f"r{slot} = v{index}")
+            return True
+        view = memory.plan.views[index]
+        device, _ = memory.plan.blocks[view.block]
+        self.line(f"if references(v{index}) != ALONE:")
+        self.line(f"{_INDENT}v{index} = spare(machine, {memory.plan_name}, kept, {index})")
+        self.line(f"r{slot} = new_tensor(Tensor)")
+        self.line(f"r{slot}.array = v{index}[...]")
+        self.line(f"r{slot}.shape = {self.names.constant(view.shape)}")
+        self.line(f"r{slot}.dtype = {self.names.constant(view.dtype)}")
+        self.line(f"r{slot}.device = d{device}")
+        self.line(f"r{slot}.byte_offset = {view.offset}")
+        return True
+
     def host_call(self, call: CallSite) -> None:
         """Write a call of a host function."""
         name = _builtin_name(call.target)
         inline = self.callees.inliners.get(name)
+        if name != "vm.builtin.alloc_shape_heap":
+            self.forget_sizes((-1 if call.slot is None else call.slot,), gone=True)
         if inline is not None and inline(self, call):
-            self.forget_sizes((-1 if call.slot is None else call.slot,))
             return
         if name:
             self.plain_call(call)
@@ -486,11 +594,22 @@ class Writer:
         self.line(assign + self.builtin(call))
         self.forget_sizes(call.slots)
 
-    def forget_sizes(self, slots: Sequence[int]) -> None:
-        """Forget what the shape heaps among ``slots`` hold: somebody may have written to them."""
+    def forget_sizes(self, slots: Sequence[int], gone: bool = False) -> None:
+        """Forget what the shape heaps among ``slots`` hold: somebody may have written to them.
+
+        With ``gone`` forget that there is a heap, too.
+        """
         for slot, size in list(self.sizes):
-            if slot in slots:
+            if slot in slots and (gone or size != HEAP):
                 del self.sizes[slot, size]
+
+    def size(self, heap: int, index: int) -> str | None:
+        """Return a local variable that holds an element of a shape heap; None if it may be none."""
+        name = self.sizes.get((heap, index))
+        if name is None and 0 <= index < int(self.sizes.get((heap, HEAP), "0")):
+            name = self.sizes[heap, index] = f"h{heap}_{index}"
+            self.line(f"{name} = r{heap}.array.item({index})")
+        return name
 
     def builtin(self, call: CallSite) -> str:
         """Return the expression that calls the builtin itself."""

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Self
+from weakref import finalize
 
 from relaxlab.errors import InternalError
 from relaxlab.runtime.container import Array
@@ -65,7 +66,7 @@ class VMFunction(partial[Any]):
     does. NumPy arrays are wrapped without a copy, lists and tuples become Relax tuples.
 
     It is a ``functools.partial`` because calling one costs less than calling an object of a class
-    with ``__call__``; what it calls has the machine as its first argument.
+    with ``__call__``.
 
     Attributes
     ----------
@@ -88,7 +89,7 @@ class VMFunction(partial[Any]):
         if not closure.bound and not drops_result:
             door = machine.door(closure.function)
         if door is not None:
-            self = super().__new__(cls, door, machine)
+            self = super().__new__(cls, door)
         else:
             self = super().__new__(cls, _call, machine, closure, drops_result)
         self.machine, self.closure, self.drops_result = machine, closure, drops_result
@@ -139,6 +140,8 @@ class VirtualMachine:
 
     Attributes
     ----------
+    executable : VMExecutable
+        What runs: the given one, in which compiled functions have become bytecode.
     exec_mode : str
         How functions run when nobody watches.
     recursion_limit : int
@@ -172,7 +175,6 @@ class VirtualMachine:
             raise ValueError(f"Unknown exec_mode {exec_mode!r}: expected 'bytecode' or 'compiled'")
         if not isinstance(rt_mod, VMExecutable):
             raise ValueError(f"expected a VMExecutable, got {shown(rt_mod)}")
-        self.executable = rt_mod
         self.devices: list[Device] = []
         self.allocators: list[Allocator] = []
         devices = _devices(device)
@@ -180,11 +182,14 @@ class VirtualMachine:
             self.add_device(where, kind)
         constants = [self.to_device(as_value(constant)) for constant in rt_mod.constants]
         self.program: Program = link(rt_mod, constants)
+        self.executable: VMExecutable = self.program.executable
         if exec_mode is None:
             built = any(info.kind == VMFuncKind.VMTIR_FUNC for info in rt_mod.func_table)
             exec_mode = "compiled" if built else "bytecode"
         self.exec_mode = exec_mode
         self._compiled = CompiledProgram(self.program) if exec_mode == "compiled" else None
+        if self._compiled is not None:
+            finalize(self, self._compiled.close).atexit = False
         self.noted_frames = 0
         self.recursion_limit = DEFAULT_RECURSION_LIMIT
         self._observer: Observer | None = None
@@ -232,7 +237,9 @@ class VirtualMachine:
         """Return what a host calls instead of ``function``; None if nothing was compiled for it."""
         if self._compiled is None or function.home is not self.program:
             return None
-        return self._compiled.door(function)
+        door = self._compiled.door(function)
+        made: Callable[..., Any] | None = None if door is None else door(self)
+        return made
 
     def compiled_source(self, name: str) -> str:
         """Return the Python source that a function runs as in compiled mode.
