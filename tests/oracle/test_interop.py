@@ -67,6 +67,25 @@ def test_step_calls_the_real_kernels(oracle_python):
     assert "[8.0, 8.0, 8.0" in done.stdout
 
 
+@native
+def test_step_shows_what_goes_into_a_real_kernel_and_what_comes_out(oracle_python):
+    done = subprocess.run(
+        [oracle_python, "-m", "relaxlab", "step", golden_vm.library("so"), "wide", str([1.0] * 64)],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        input="break wide+5\ncontinue\nstep\n",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    before, after = done.stdout.split("(step) continue")[1].split("(step) step")
+    assert "next: Call spread with %0 (float32[64]) and %2 (float32[64])." in before
+    assert "%0 x  float32[64] s0 [1.0, 1.0, 1.0" in before
+    assert "done: spread changed what %2 shows." in after
+    assert "* %2    float32[64] s1 [2.0, 2.0, 2.0" in after
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """Return a folder with the recorded modules: text, our library, and inputs."""
