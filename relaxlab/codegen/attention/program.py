@@ -31,8 +31,8 @@ from relaxlab.codegen.llvm.mathematics import helper_text
 __all__ = [
     "CHUNK_WORDS",
     "DATA_OFFSET",
-    "RUN_WORDS",
     "Layout",
+    "RUN_WORDS",
     "lanes_of",
     "program",
     "rows_of_tile",
