@@ -10,6 +10,6 @@ Examples
 """
 
 from relaxlab.relax.frontend.nn import llm
-from relaxlab.relax.frontend.nn.core import Object, Tensor, wrap_nested
+from relaxlab.relax.frontend.nn.values import Object, Tensor, wrap_nested
 
 __all__ = ["Object", "Tensor", "llm", "wrap_nested"]

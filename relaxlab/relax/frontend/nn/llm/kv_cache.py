@@ -33,7 +33,7 @@ from relaxlab.errors import InternalError
 from relaxlab.ir.expr import Expr, StringImm, Tuple, TupleGetItem
 from relaxlab.ir.target import Target
 from relaxlab.ir.type import AnyType, TupleType
-from relaxlab.relax.frontend.nn.core import Object, Tensor, emit
+from relaxlab.relax.frontend.nn.values import Object, Tensor, emit
 from relaxlab.relax.op.closures import null_value
 from relaxlab.relax.op.create import zeros
 from relaxlab.relax.op.packed_calls import call_dps_packed, call_pure_packed

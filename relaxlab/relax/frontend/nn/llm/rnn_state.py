@@ -23,7 +23,7 @@ from typing import Any
 
 from relaxlab.ir.expr import Expr, Tuple
 from relaxlab.ir.type import AnyType
-from relaxlab.relax.frontend.nn.core import Object, Tensor, emit
+from relaxlab.relax.frontend.nn.values import Object, Tensor, emit
 from relaxlab.relax.op.packed_calls import call_dps_packed, call_pure_packed
 from relaxlab.relax.type import TensorType
 
