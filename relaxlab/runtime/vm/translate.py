@@ -605,8 +605,10 @@ class Writer:
 
     def size(self, heap: int, index: int) -> str | None:
         """Return a local variable that holds an element of a shape heap; None if it may be none."""
+        if not 0 <= index < int(self.sizes.get((heap, HEAP), "0")):
+            return None
         name = self.sizes.get((heap, index))
-        if name is None and 0 <= index < int(self.sizes.get((heap, HEAP), "0")):
+        if name is None:
             name = self.sizes[heap, index] = f"h{heap}_{index}"
             self.line(f"{name} = r{heap}.array.item({index})")
         return name

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from relaxlab.runtime import VirtualMachine, cpu
+from relaxlab.relax.exec_builder import ExecBuilder
+from relaxlab.runtime import DataType, VirtualMachine, cpu
 from relaxlab.runtime.describe import Describer
 from relaxlab.runtime.tensor import tensor
 from relaxlab.runtime.vm import VMExecutable
@@ -23,6 +24,9 @@ many = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+
+
+FLOAT = DataType("float32")
 
 
 def outcome(action, *args, memory=()):
@@ -258,6 +262,173 @@ def test_the_jumps_are_of_many_kinds():
     }
     assert accepted > 60
     assert len(outcomes) > 6
+
+
+# ---- sizes --------------------------------------------------------------------------------------
+
+
+class SizeKernels:
+    """Kernels that work on shape heaps, of which one keeps what it is given."""
+
+    kind = "size kernels"
+
+    def __init__(self):
+        self.imports = []
+        self.kept = []
+
+    def forgets_arguments(self, name):
+        return name == "shape_func"
+
+    def get_function(self, name):
+        return {"shape_func": self.shape_func, "keep": self.keep, "poke": self.poke}.get(name)
+
+    def shape_func(self, heap):
+        heap.array[1:] = heap.array[:-1] * 2
+
+    def keep(self, heap):
+        if heap is not None:
+            self.kept.append(heap)
+
+    def poke(self):
+        for heap in self.kept:
+            heap.array[0] += 1
+
+
+def sized(rng):
+    """Return a program of checks and sizes, many of which hold."""
+    ib = ExecBuilder()
+    heaps, shapes = [2, 3], [4, 5, 6]
+    secret = rng.random() < 0.7  # whether nobody but kernels sees the heaps
+    context = ib.convert_constant(
+        'ErrorContext(fn=main, loc=param[0], param=x, annotation=R.Tensor((n, m), "float32")) '
+    )
+    contexts = [context, context, context, ib.convert_constant(""), ib.imm(3)]
+
+    def pick(words):
+        return rng.choice(words)
+
+    def emit(name, *args, dst=None):
+        ib.emit_call(name, [int(arg) for arg in args], dst)
+
+    def pairs(codes, rank):
+        words = []
+        for _ in range(rank):
+            words += [ib.imm(rng.choice(codes)), ib.imm(rng.choice([0, 0, 1, 2, 3, 3, 2, 4, -1]))]
+        return words
+
+    def statement(depth):
+        heap, shape = ib.r(rng.choice(heaps)), rng.choice(shapes)
+        match rng.randrange(13):
+            case 0:
+                size = rng.choice([2, 3, 4, 0, -1]) if rng.random() < 0.3 else 4
+                emit(
+                    "vm.builtin.alloc_shape_heap",
+                    ib.vm_state(),
+                    ib.imm(size),
+                    dst=rng.choice(heaps),
+                )
+            case 1 | 2 | 3:
+                rank = rng.choice([2, 2, 2, 1, 0])
+                value = pick([ib.r(0), ib.r(0), ib.r(0), ib.r(shape), ib.r(1), heap])
+                codes = [0, 1, 1, 2, 3] if rng.random() < 0.9 else [4, -1]
+                emit(
+                    "vm.builtin.match_shape",
+                    value,
+                    heap,
+                    ib.imm(rank),
+                    *pairs(codes, rank),
+                    pick(contexts),
+                )
+            case 4 | 5:
+                rank = rng.randrange(3)
+                codes = [0, 1, 1] if rng.random() < 0.9 else [2]
+                emit("vm.builtin.make_shape", heap, ib.imm(rank), *pairs(codes, rank), dst=shape)
+            case 6:
+                emit("vm.builtin.make_prim_value", heap, *pairs([0, 1, 1], 1), dst=shape)
+            case 7:
+                emit(
+                    "vm.builtin.match_prim_value",
+                    ib.r(1),
+                    heap,
+                    *pairs([0, 1, 1, 3], 1),
+                    pick(contexts),
+                )
+            case 8:
+                emit(pick(["shape_func", "shape_func" if secret else "keep"]), heap)
+            case 9:
+                emit("poke")
+            case 10:
+                emit("vm.builtin.null_value", dst=rng.choice(heaps))
+            case 11:
+                dtype = pick(
+                    [ib.convert_constant(FLOAT), ib.convert_constant(FLOAT), ib.void_arg()]
+                )
+                ranks = [ib.imm(2), ib.imm(2), ib.imm(-1), ib.imm(1)]
+                emit(
+                    "vm.builtin.check_tensor_info",
+                    pick([ib.r(0), ib.r(0), ib.r(shape)]),
+                    pick(ranks),
+                    dtype,
+                    pick(contexts),
+                )
+            case 12 if depth < 2:
+                emit("vm.builtin.read_if_cond", ib.r(1), dst=7)
+                at = ib.num_instructions
+                ib.emit_if(ib.r(7), 2)
+                body(depth + 1, 4)
+                emit("vm.builtin.copy", ib.r(1), dst=8)
+                jump = ib.num_instructions
+                ib.emit_goto(1)
+                body(depth + 1, 4)
+                emit("vm.builtin.copy", ib.r(1), dst=8)
+                ib.set_word(at, 2, jump + 1 - at)
+                ib.set_word(jump, 1, ib.num_instructions - jump)
+
+    def body(depth, most):
+        for _ in range(rng.randint(0, most)):
+            statement(depth)
+
+    with ib.function("main", 2):
+        for heap in heaps:
+            emit("vm.builtin.alloc_shape_heap", ib.vm_state(), ib.imm(4), dst=heap)
+        for shape in shapes:
+            emit("vm.builtin.make_shape", ib.r(2), ib.imm(2), *map(ib.imm, (0, 2, 0, 3)), dst=shape)
+        body(0, 12)
+        emit("vm.builtin.make_tuple", *map(ib.r, shapes if secret else shapes + heaps), dst=9)
+        ib.emit_ret(ib.r(9))
+    return ib.get()
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_modes_agree_on_sizes(seed):
+    executable = sized(random.Random(seed))
+    logs = []
+    for mode in ("bytecode", "compiled"):
+        kernels = SizeKernels()
+        executable.imports = [kernels]
+        machine = new_machine(executable, mode)
+        for number in (1, 0):
+            x = tensor(np.zeros((2, 3), "float32"))
+            result, *rest = outcome(machine["main"], x, number)
+            kept = [heap.array.tolist() for heap in kernels.kept]
+            logs.append((result, rest, kept, number))
+            kernels.kept.clear()
+    assert logs[:2] == logs[2:]
+
+
+def test_the_sizes_are_of_many_kinds():
+    outcomes = []
+    inlined = 0
+    for seed in range(200):
+        executable = sized(random.Random(seed))
+        executable.imports = [SizeKernels()]
+        machine = new_machine(executable, "compiled")
+        outcomes.append(outcome(machine["main"], tensor(np.zeros((2, 3), "float32")), 1)[0])
+        inlined += ".item(" in machine.compiled_source("main")
+    assert inlined > 40
+    good = [one for one in outcomes if not isinstance(one, tuple)]
+    assert len(good) > 30
+    assert len({one[0] for one in outcomes if isinstance(one, tuple)}) >= 3
 
 
 def test_memory_of_arguments_is_compared():
