@@ -82,7 +82,7 @@ class Generator:
         self.trees = self.config["attn_kinds"][0] != 1 and not self.cache.config.sequence_sliding
         self.trees = self.trees and self.config["rope_mode"] != 2
         self.many = self.random.random() < 0.15  # a prefix with many children
-        self.rounds = {}
+        self.last = []
         self.queue = []
 
     def program(self):
@@ -130,6 +130,8 @@ class Generator:
             return None
         if where % self.page and not self.cache.get_num_available_pages():
             return None
+        if sequence.window != -1 and where == sequence.length and where % self.page == 0:
+            return None  # TVM pins the sink once more in the new block, and may crash later
         return ["fork", parent, child, position]
 
     def draw_popn(self, known):
@@ -153,7 +155,6 @@ class Generator:
         return ["window", seq_id, window, self.random.randint(0, window - 1)]
 
     def draw_clear(self, known):
-        self.rounds = {}
         return ["clear"]
 
     def draw_wrong(self, known):
@@ -178,12 +179,19 @@ class Generator:
     def draw_round(self, known):
         count = min(len(known), self.random.choice([1, 2, 3, 8, 40]))
         ids = self.random.sample(known, count)
+        if self.last and set(self.last) <= set(known) and self.random.random() < 0.4:
+            ids = self.last  # once more, one token each
+            return self.begin(ids, [1] * len(ids))
         if self.many and self.random.random() < 0.5:
             ids.sort()
         if self.random.random() < 0.5:
             lengths = [1] * count
         else:
             lengths = [self.random.choice([1, 2, 3, 5, 9]) for _ in ids]
+        self.last = list(ids)
+        return self.begin(ids, lengths)
+
+    def begin(self, ids, lengths):
         if sum(lengths) > 64:
             return None
         tree = None
@@ -196,6 +204,9 @@ class Generator:
             return None  # a failed round of windows leaves places without pages behind
         layers = list(range(*self.config["layers"]))
         self.queue = [["positions"], *(["attend", layer] for layer in layers), ["end"]]
+        if self.random.random() < 0.2:
+            # the arrays of a round are those of its beginning, whatever happens then
+            self.queue[: self.random.choice([0, 1])] = [["add", 80], ["remove", 80]]
         if tree is not None and not waiting:
             self.draw_commit(ids, lengths, tree)
         return ["begin", ids, lengths, tree]

@@ -279,11 +279,14 @@ class ForwardRound:
                 remote.append(send.slots[at] if sent else -1)
                 receivers.append(send.receiver if sent else -1)
                 self.sends_tokens = self.sends_tokens or sent
-            unsent = entry.sequence.unsent
-            local_slots.extend(unsent)
-            remote_slots.extend(send.slots[: len(unsent)])
-            page_receivers.extend([send.receiver] * len(unsent))
-            entry.sequence.unsent = ()
+            # some of them may have been popped since
+            unsent = min(entry.sequence.unsent, max(entry.base - send.begin, 0))
+            if unsent:
+                slots = [s for block in entry.sequence.last.chain() for s in block.slots()]
+                local_slots.extend(slots[send.begin : send.begin + unsent])
+                remote_slots.extend(send.slots[:unsent])
+                page_receivers.extend([send.receiver] * unsent)
+            entry.sequence.unsent = 0
         self.sends_pages = bool(local_slots)
         arrays = self.arrays
         arrays.put("kv_transfer_remote_position_map", remote)

@@ -566,14 +566,14 @@ class PagedAttentionKVCache(AttentionKVCache):
         slots = decompress(remote_position_map)
         if begin < 0:
             raise InternalError(f"{me}: begin: expected at least 0, got {begin}")
-        unsent: tuple[int, ...] = ()
+        unsent = 0
         if begin < sequence.length:
             if len(slots) <= sequence.length - begin:
                 raise InternalError(
                     f"{me}: Need at least one token to prefill: expected a map of more than "
                     f"{sequence.length - begin} slots, got {len(slots)}"
                 )
-            unsent = tuple(self._sequences.slots(seq_id)[begin:])
+            unsent = sequence.length - begin
         self._settle()
         self._sequences.set_send(sequence, SendTarget(begin, slots, receiver), unsent)
 

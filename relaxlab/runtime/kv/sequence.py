@@ -77,7 +77,7 @@ class Sequence:
     retained
         Whether it is kept for its contents only, so that its pages may be evicted.
     send, unsent
-        Where rows go, and slots of rows stored earlier that wait to be sent.
+        Where rows go, and how many rows stored earlier wait to be sent.
     """
 
     __slots__ = (
@@ -107,7 +107,7 @@ class Sequence:
         self.is_chain = True
         self.retained = False
         self.send: SendTarget | None = None
-        self.unsent: tuple[int, ...] = ()
+        self.unsent = 0
 
     def __repr__(self) -> str:
         return f"Sequence({self.seq_id}: {self.length} tokens, ends in block {self.last.index})"
@@ -365,7 +365,9 @@ class SequenceTable:
 
     def _pop_shared(self, sequence: Sequence, count: int, copy_rows: CopyRows) -> None:
         seq_id, hidden = sequence.seq_id, -1 - sequence.seq_id
-        self._fork(seq_id, hidden, sequence.length - count, copy_rows)
+        # TVM refuses here if there is a window, when a part is popped already
+        fork = self.fork if is_exact() else self._fork
+        fork(seq_id, hidden, sequence.length - count, copy_rows)
         self.remove(seq_id)
         shortened = self._by_id.pop(hidden)
         shortened.seq_id = seq_id
@@ -419,7 +421,7 @@ class SequenceTable:
         sequence.last_block_sink = max(sink - prefix, 0)
         self._tell(WindowEnabled(sequence.seq_id, window, sink, sequence.last_block_sink))
 
-    def set_send(self, sequence: Sequence, target: SendTarget, unsent: tuple[int, ...]) -> None:
+    def set_send(self, sequence: Sequence, target: SendTarget, unsent: int) -> None:
         """Say where rows of a sequence go from now on."""
         sequence.send, sequence.unsent = target, unsent
         self._tell(SendMarked(sequence.seq_id, target.begin, target.receiver, target.slots))
