@@ -23,12 +23,15 @@ def f0_f(machine, room, r0):
 7
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
 from relaxlab.runtime.container import Array, ShapeTuple
+from relaxlab.runtime.device import Device
+from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.storage import Storage
 from relaxlab.runtime.tensor import Tensor
 from relaxlab.runtime.values import PLAIN_TYPES, as_value
@@ -39,6 +42,7 @@ from relaxlab.runtime.vm.execution import Execution
 from relaxlab.runtime.vm.frame import Closure, Frame, LinkedFunction
 from relaxlab.runtime.vm.inline import GUARDS, INLINE
 from relaxlab.runtime.vm.linker import Program
+from relaxlab.runtime.vm.memory_plan import ALONE, MemoryPlan, Plans, memory_plan, spare
 from relaxlab.runtime.vm.run_loop import (
     MAX_NOTES,
     bad_condition,
@@ -49,7 +53,14 @@ from relaxlab.runtime.vm.run_loop import (
     too_deep,
     wrong_arity,
 )
-from relaxlab.runtime.vm.translate import Callees, Names, Source, translate, translate_door
+from relaxlab.runtime.vm.translate import (
+    Callees,
+    Memory,
+    Names,
+    Source,
+    translate,
+    translate_door,
+)
 
 if TYPE_CHECKING:
     from relaxlab.runtime.vm.virtual_machine import VirtualMachine
@@ -93,6 +104,7 @@ class CompiledProgram:
             {name: GUARDS.get(name) for name in GUARDS},
         )
         self.places: dict[CodeType, _Place] = {}
+        self._memories: dict[LinkedFunction, Memory | None] = {}
         self._doors: dict[LinkedFunction, Callable[..., Any] | None] = {}
         for function in self.functions if attach else ():
             function.compiled = self._on_first_call(function)
@@ -100,24 +112,52 @@ class CompiledProgram:
 
     def source(self, function: LinkedFunction) -> Source:
         """Return a function as Python source."""
-        return translate(function, self.callees.names[function], self.names, self.callees)
+        name = self.callees.names[function]
+        return translate(function, name, self.names, self.callees, self._memory(function))
+
+    def _memory(self, function: LinkedFunction) -> Memory | None:
+        """Return what a function keeps from call to call."""
+        if function not in self._memories:
+            plan = memory_plan(function, self.callees.kernels)
+            memory = None
+            if plan is not None:
+                otherwise = self.names.name("u", function, function.name)
+                self.names.values[otherwise] = self._on_first_call(function, otherwise)
+                plans = Plans()
+                memory = Memory(
+                    plan,
+                    self.names.name("plan", plan),
+                    self.names.name("plans", plans),
+                    self.names.name("idle", plans.idle),
+                    otherwise,
+                )
+            self._memories[function] = memory
+        return self._memories[function]
 
     def door(self, function: LinkedFunction) -> Callable[..., Any] | None:
-        """Return what a host calls, with the machine first; None if the long way is as good."""
+        """Return what makes of a machine what a host calls; None if the long way is as good."""
         if function not in self._doors:
             name = self.names.name("door", function, function.name)
-            source = translate_door(function, name, self.names, self.callees)
+            memory = self._memory(function)
+            source = translate_door(function, name, self.names, self.callees, memory)
             self._doors[function] = (
                 None if source is None else self._define(source, function, is_door=True)
             )
         return self._doors[function]
 
-    def _on_first_call(self, function: LinkedFunction) -> Callable[..., Any]:
+    def _on_first_call(
+        self, function: LinkedFunction, otherwise: str | None = None
+    ) -> Callable[..., Any]:
         def first_call(machine: "VirtualMachine", room: int, *args: Any) -> Any:
-            compiled = self._define(self.source(function), function, is_door=False)
-            function.compiled = compiled
+            if otherwise is None:
+                compiled = self._define(self.source(function), function, is_door=False)
+                function.compiled = compiled
+            else:  # without memory that it keeps
+                source = translate(function, otherwise, self.names, self.callees)
+                compiled = self._define(source, function, is_door=False)
             return compiled(machine, room, *args)
 
+        first_call.__qualname__ = f"{function.name}, with memory of the allocator"
         return first_call
 
     def _define(
@@ -128,8 +168,20 @@ class CompiledProgram:
         code = compile(source.text, f"<{source.name} of {ascii(function.name)[1:-1]}>", "exec")
         exec(code, values)  # noqa: S102  # names in it are generated, strings are values
         defined: Callable[..., Any] = values[source.name]
-        self.places[defined.__code__] = _Place(function, source.places, is_door)
+        code = defined.__code__
+        if is_door:
+            code = next(one for one in code.co_consts if isinstance(one, CodeType))
+        self.places[code] = _Place(function, source.places, is_door)
         return defined
+
+    def close(self) -> None:
+        """Forget everything; functions that are still referred to run in the run loop."""
+        for function in self.functions:
+            function.compiled = None
+        # functions and the module that they run in refer to each other
+        self.names.values.clear()
+        self.places.clear()
+        self._doors.clear()
 
     def listing(self, function: LinkedFunction) -> str:
         """Return the source of a function with a comment on every name that it uses."""
@@ -233,6 +285,7 @@ def lost_by_closure(closure: Any, result: Any) -> None:
 
 _MODULE: Final[dict[str, Any]] = {
     "ABSENT": _ABSENT,
+    "ALONE": ALONE,
     "Array": Array,
     "PLAIN_TYPES": PLAIN_TYPES,
     "ShapeHeap": ShapeHeap,
@@ -246,7 +299,10 @@ _MODULE: Final[dict[str, Any]] = {
     "invoke": invoke,
     "lost": lost,
     "lost_by_closure": lost_by_closure,
+    "new_tensor": Tensor.__new__,
     "new_tuple": tuple.__new__,
+    "references": sys.getrefcount,
+    "spare": spare,
     "stack_room": stack_room,
 }
 _PASSED_THROUGH: Final = (run_compiled.__code__, enter.__code__, invoke.__code__)
@@ -295,6 +351,12 @@ def _ascii(text: str) -> str:
 def _meaning(value: Any) -> str:
     if isinstance(value, LinkedFunction):
         return f"function {value.name}"
+    if isinstance(value, DataType | Device):
+        return str(value)
+    if isinstance(value, MemoryPlan):
+        return f"memory for {len(value.views)} tensors in {len(value.blocks)} blocks"
+    if isinstance(value, list):
+        return "such memory that is not in use"
     name = getattr(value, "__qualname__", None) if callable(value) else None
     return f"{name or shown(value)}"
 

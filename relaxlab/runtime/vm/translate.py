@@ -73,6 +73,7 @@ class Names:
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self._known: dict[tuple[str, int], str] = {}
+        self._counts: dict[str, int] = {}
 
     def constant(self, value: Any) -> str:
         """Return an expression for a constant."""
@@ -88,7 +89,8 @@ class Names:
         name = self._known.get(key)
         if name is None:
             legible = "".join(c if c.isascii() and c.isalnum() else "_" for c in hint)[:60]
-            name = f"{kind}{len(self._known)}" + (f"_{legible}" if legible else "")
+            number = self._counts[kind] = self._counts.get(kind, -1) + 1
+            name = f"{kind}{number}" + (f"_{legible}" if legible else "")
             self._known[key] = name
             self.values[name] = value
         return name
