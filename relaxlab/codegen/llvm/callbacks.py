@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relaxlab.codegen.llvm import few_rows
 from relaxlab.errors import InternalError
 from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.packed_func import GLOBAL_FUNCTIONS
@@ -178,4 +179,5 @@ def _matmul(words: int, dtype: str, batch: int) -> None:
         array_at(address, shape, element, strides[k * width : (k + 1) * width])
         for k, (address, shape) in enumerate(zip(addresses, shapes, strict=True))
     )
-    np.matmul(left, right, out=out)
+    if not few_rows.multiply(left, right, out):
+        np.matmul(left, right, out=out)

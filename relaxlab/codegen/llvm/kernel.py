@@ -26,6 +26,7 @@ from typing import Any, Final
 from relaxlab.codegen.llvm.arithmetic import Arithmetic, Unsupported, memory_type, register_type
 from relaxlab.codegen.llvm.builder import Builder, Value, helper_name
 from relaxlab.codegen.llvm.expressions import Expressions
+from relaxlab.codegen.llvm.few_rows import LEAST_FEW, is_for_few_rows
 from relaxlab.codegen.llvm.host import Host
 from relaxlab.codegen.llvm.indices import Indices, Poly, as_constant, constant, multiplied
 from relaxlab.codegen.llvm.inline import inline
@@ -401,8 +402,9 @@ class _Body(Statements):
         sizes = [self.number(p) for p in (product.rows, product.inner, product.columns)]
         work = b.binary("mul", b.binary("mul", sizes[0], sizes[1]), sizes[2])
         large = b.compare("icmp sge", work, b.int64(LARGE))
-        for size in (sizes[0], sizes[2]):
-            large = b.binary("and", large, b.compare("icmp sge", size, b.int64(LEAST_ROWS)))
+        rows = LEAST_FEW if is_for_few_rows(product, self.arithmetic.host) else LEAST_ROWS
+        for size, least in ((sizes[0], rows), (sizes[2], LEAST_ROWS)):
+            large = b.binary("and", large, b.compare("icmp sge", size, b.int64(least)))
 
         def call() -> list[Value]:
             self._call_blas(product)
