@@ -17,7 +17,16 @@ Examples
   where to look: the class under `@I.ir_module` is the answer, not what it computes
 """
 
-from relaxlab.exercises import bytecode, tour  # noqa: F401 - a chapter registers its exercises
+from relaxlab.exercises import (  # noqa: F401 - a chapter registers its exercises
+    bytecode,
+    file,
+    graphs,
+    machine,
+    memory,
+    pages,
+    passes,
+    tour,
+)
 from relaxlab.exercises.exercise import WrongAnswer, check, exercises
 
 __all__ = ["WrongAnswer", "check", "exercises"]

@@ -14,9 +14,11 @@ Examples
 from collections.abc import Callable
 from typing import Any, Final
 
+from relaxlab.ir import IRModule
 from relaxlab.registry import Registry
+from relaxlab.script import from_source
 
-__all__ = ["Wrong", "WrongAnswer", "check", "exercise", "exercises", "shown"]
+__all__ = ["Wrong", "WrongAnswer", "check", "exercise", "exercises", "program", "shown"]
 
 _SHOWN: Final = 200
 
@@ -110,6 +112,13 @@ def check(name: str, answer: Any) -> bool:
         raise WrongAnswer(name, reason) from error
     print(f"{name} is right")  # noqa: T201 - a reader waits for it
     return True
+
+
+def program(text: str) -> IRModule:
+    """Return the module that a chapter talks about."""
+    mod = from_source(text)
+    assert isinstance(mod, IRModule)
+    return mod
 
 
 def shown(value: Any) -> str:

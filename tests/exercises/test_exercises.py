@@ -1,9 +1,12 @@
 """A wrong answer is explained without the right one; a right one passes."""
 
+from pathlib import Path
+
 import pytest
 
 from relaxlab import relax, runtime
-from relaxlab.exercises import WrongAnswer, check, exercises
+from relaxlab.exercises import WrongAnswer, check, exercises, file
+from relaxlab.runtime.vm.section_map import section_map
 from relaxlab.script import from_source
 
 RESIDUAL = """
@@ -108,3 +111,62 @@ def test_an_unknown_exercise_names_its_neighbours():
     with pytest.raises(KeyError, match=r"00\.q1"):
         check("00.q2", None)
     assert exercises() == sorted(exercises())
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        (
+            "03.q1",
+            "StaticPlanBlockMemory",
+            [
+                (None, "None (NoneType)"),
+                ("", "an empty text"),
+                ("Nope", "Nope"),
+                ("_pipeline", "which runs"),
+                ("LegalizeOps", "after which it does not"),
+                ("KillAfterLastUse", "before which it did already"),
+            ],
+        ),
+        ("05.q1", 128, [("128", "128"), (640, "all tensors"), (384, "the peak"), (1, "1 (int)")]),
+        (
+            "06.q1",
+            None,
+            [
+                (None, "None (NoneType)"),
+                (10**6, "1000000 (int)"),
+                (0, "0 (int)"),
+            ],
+        ),
+        (
+            "07.q1",
+            23019,
+            [
+                (0, "in front of the executable"),
+                (23018, "'memory scopes'"),
+                (30000, "'instruction data'"),
+                (True, "True (bool)"),
+            ],
+        ),
+        ("09.q1", 4, [(3, "as before the fork"), (6, "nothing were shared"), (9, "9 (int)")]),
+        ("11.q1", None, [(7, "7 (int)"), ("two", "two")]),
+        ("13.q1", 3, [(6, "all kernels"), (5, "one capture served"), (0, "0 (int)")]),
+    ],
+)
+def test_the_answers_of_a_chapter_are_judged(name, right, wrong):
+    if right is not None:
+        assert check(name, right) is True
+    for answer, got in wrong:
+        with pytest.raises(WrongAnswer) as caught:
+            check(name, answer)
+        assert got in caught.value.found.got
+        # an explanation gives nothing away
+        if right is not None:
+            explained = f"{caught.value.found.expected} {caught.value.found.where}"
+            assert str(right) not in explained.split()
+
+
+def test_the_recorded_library_of_the_course_is_where_its_exercise_says():
+    path = Path(__file__).resolve().parents[2] / "notebooks" / "tvm_library.so"
+    found = {one.name: one.offset for one in section_map(path.read_bytes(), path.name)}
+    assert {name: found[name] for name in file.SECTIONS} == file.SECTIONS
