@@ -31,7 +31,7 @@ from relaxlab.runtime.kv.observer import (
 )
 from relaxlab.runtime.kv.page_pool import PagePool
 
-__all__ = ["NO_PAGE", "Block", "BlockTree"]
+__all__ = ["Block", "BlockTree"]
 
 NO_PAGE = -1
 """A place in a block's page list that has no page (yet)."""

@@ -83,6 +83,8 @@ class Backend:
         InternalError
             If the form is another one.
         """
+        if not isinstance(spec, list | tuple):
+            raise TypeError(f"{role} kernel: expected Tuple, got {type(spec).__name__}")
         match list(spec):
             case []:
                 return None
@@ -132,6 +134,65 @@ class KernelTable:
         if not self.merge:
             raise InternalError("paged cache: expected at least one merge function, got none")
 
+    @staticmethod
+    def from_arguments(arguments: Sequence[Any], rope_ext_factors: Any = None) -> "KernelTable":
+        """Read TVM's 15 creation arguments for kernels, in TVM's order.
+
+        Parameters
+        ----------
+        arguments
+            Appending (of heads, of latent rows; each may be None), eight backends, a list of
+            merge functions, rotary, page copy, debug and compaction.
+        rope_ext_factors
+            The tensor of rotation factors, if there is one.
+
+        Raises
+        ------
+        TypeError
+            If a function is none.
+        InternalError
+            If a backend is given in another form, or there is no merge function.
+        """
+        if len(arguments) != 15:
+            raise TypeError(f"kernels: expected 15 arguments, got {len(arguments)}")
+        mha, latent, *backends = arguments[:10]
+        merge, split_rotary, copy, debug, compact = arguments[10:]
+        if not isinstance(merge, list | tuple):
+            raise TypeError(f"merge functions: expected Tuple, got {type(merge).__name__}")
+        ragged = Backend.parse(backends[0], "ragged prefill", allow_sizes=True)
+        prefill, decode, prefill_sliding, decode_sliding = (
+            Backend.parse(spec, f"paged {name}")
+            for spec, name in zip(
+                backends[1:5],
+                ("prefill", "decode", "prefill with window", "decode with window"),
+                strict=True,
+            )
+        )
+        paged_tree, ragged_tree = (
+            Backend.parse(spec, f"{name} prefill with tree mask", allow_plan=False)
+            for spec, name in zip(backends[5:7], ("paged", "ragged"), strict=True)
+        )
+        return KernelTable(
+            merge=tuple(_function(kernel, "merge") for kernel in merge),
+            split_rotary=_function(split_rotary, "split_rotary"),
+            copy_single_page=_function(copy, "copy_single_page"),
+            debug_get_kv=_function(debug, "debug_get_kv"),
+            compact_copy=_function(compact, "compact_copy"),
+            transpose_append_mha=None if mha is None else _function(mha, "transpose_append_mha"),
+            transpose_append_mla=(
+                None if latent is None else _function(latent, "transpose_append_mla")
+            ),
+            ragged_prefill=ragged,
+            paged_prefill=prefill,
+            paged_decode=decode,
+            paged_prefill_sliding=prefill_sliding,
+            paged_decode_sliding=decode_sliding,
+            paged_prefill_tree=paged_tree,
+            ragged_prefill_tree=ragged_tree,
+            mla_prefill=Backend.parse(backends[7], "MLA prefill"),
+            rope_ext_factors=rope_ext_factors,
+        )
+
     @property
     def needs_plan(self) -> bool:
         """Whether some kernel must be planned once per round."""
@@ -144,3 +205,11 @@ class KernelTable:
             self.mla_prefill,
         )
         return any(backend is not None and backend.kind == "flashinfer" for backend in backends)
+
+
+def _function(value: Any, role: str) -> Kernel:
+    if not callable(value):
+        kind = "None" if value is None else type(value).__name__
+        raise TypeError(f"{role}: expected Function, got {kind}")
+    found: Kernel = value
+    return found

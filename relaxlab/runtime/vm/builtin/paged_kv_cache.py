@@ -15,7 +15,7 @@ from typing import Any
 from relaxlab.errors import InternalError
 from relaxlab.runtime.container import ShapeTuple
 from relaxlab.runtime.kv.cache_config import AttnKind, CacheConfig, RopeMode
-from relaxlab.runtime.kv.kernel_table import Backend, Kernel, KernelTable
+from relaxlab.runtime.kv.kernel_table import KernelTable
 from relaxlab.runtime.kv.paged_kv_cache import PagedAttentionKVCache
 from relaxlab.runtime.tensor import Tensor
 from relaxlab.runtime.values import as_value
@@ -25,10 +25,7 @@ from relaxlab.runtime.vm.builtin.table import (
     as_int,
     as_shape,
     as_tensor,
-    as_tuple,
     builtin,
-    refusal,
-    shown,
 )
 
 __all__: list[str] = []
@@ -52,26 +49,12 @@ def create(*args: Any) -> PagedAttentionKVCache:
     factors = as_value(args[11])
     init = as_tensor(args[12], _CREATE, "init")
     config = _config(args[:11], init, has_factors=isinstance(factors, Tensor))
-    kernels = KernelTable(
-        transpose_append_mha=_optional_function(args[13], "transpose_append_mha"),
-        transpose_append_mla=_optional_function(args[14], "transpose_append_mla"),
-        ragged_prefill=_backend(args[15], "ragged prefill", allow_sizes=True),
-        paged_prefill=_backend(args[16], "paged prefill"),
-        paged_decode=_backend(args[17], "paged decode"),
-        paged_prefill_sliding=_backend(args[18], "paged prefill with sliding window"),
-        paged_decode_sliding=_backend(args[19], "paged decode with sliding window"),
-        paged_prefill_tree=_backend(args[20], "paged prefill with tree mask", allow_plan=False),
-        ragged_prefill_tree=_backend(args[21], "ragged prefill with tree mask", allow_plan=False),
-        mla_prefill=_backend(args[22], "MLA prefill"),
-        merge=tuple(
-            _function(kernel, "merge") for kernel in as_tuple(args[23], _CREATE, "merge functions")
-        ),
-        split_rotary=_function(args[24], "split_rotary"),
-        copy_single_page=_function(args[25], "copy_single_page"),
-        debug_get_kv=_function(args[26], "debug_get_kv"),
-        compact_copy=_function(args[27], "compact_copy"),
-        rope_ext_factors=factors if isinstance(factors, Tensor) else None,
-    )
+    try:
+        kernels = KernelTable.from_arguments(
+            args[13:28], factors if isinstance(factors, Tensor) else None
+        )
+    except (TypeError, InternalError) as error:
+        raise type(error)(f"{_CREATE}: {error}") from None
     return PagedAttentionKVCache(config, kernels, init.device)
 
 
@@ -136,24 +119,3 @@ def _config(args: tuple[Any, ...], init: Tensor, *, has_factors: bool) -> CacheC
         has_rope_ext_factors=has_factors,
         dtype=init.dtype,
     )
-
-
-def _function(value: Any, role: str) -> Kernel:
-    if not callable(value):
-        raise refusal(value, _CREATE, role, "Function")
-    found: Kernel = value
-    return found
-
-
-def _optional_function(value: Any, role: str) -> Kernel | None:
-    return None if value is None else _function(value, role)
-
-
-def _backend(
-    value: Any, role: str, *, allow_plan: bool = True, allow_sizes: bool = False
-) -> Backend | None:
-    spec = as_tuple(value, _CREATE, role)
-    try:
-        return Backend.parse(spec, role, allow_plan=allow_plan, allow_sizes=allow_sizes)
-    except InternalError as error:
-        raise InternalError(f"{_CREATE}: {error}; the array is {shown(value)}") from None
