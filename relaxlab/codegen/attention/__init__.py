@@ -1,8 +1,8 @@
-"""The llvm family of attention kernels.
+"""The llvm and cuda families of attention kernels.
 
-Importing this package registers the family with the runtime's picker, if llvmlite is installed;
-what the family does not make itself comes from the numpy family. Counterpart: TVM's compiled
-attention kernels.
+Importing this package registers them with the runtime's picker: ``llvm`` if llvmlite is installed
+(what it does not make itself comes from the numpy family), ``cuda`` if there is a GPU that CuPy
+can use. Counterpart: TVM's compiled attention kernels.
 
 Examples
 --------
@@ -11,8 +11,10 @@ Examples
 True
 """
 
+from relaxlab.codegen.attention.cuda_launch import CupyDevice
+from relaxlab.codegen.attention.cuda_launch import is_present as gpu_is_present
 from relaxlab.codegen.llvm import is_installed
-from relaxlab.runtime.kv.attention import FAMILIES, Family, Kernel, KernelSpec, Kind
+from relaxlab.runtime.kv.attention import FAMILIES, KINDS, Family, Kernel, KernelSpec, Kind
 from relaxlab.runtime.kv.attention.families import Factory
 
 __all__ = ["is_available"]
@@ -47,3 +49,19 @@ def _factory(kind: Kind) -> Factory:
 if is_available():
     _family = Family("llvm", {kind: _factory(kind) for kind in _KINDS}, base="numpy", rank=1)
     FAMILIES.register("llvm", _family)
+
+if gpu_is_present():
+
+    def _cuda_factory(kind: Kind) -> Factory:
+        def make(spec: KernelSpec) -> Kernel:
+            # never imported on machines without a GPU
+            from relaxlab.codegen.attention.cuda_kernels import (  # noqa: PLC0415
+                FACTORIES,
+                CudaKernels,
+            )
+
+            return FACTORIES[kind](CudaKernels(spec, CupyDevice()))
+
+        return make
+
+    FAMILIES.register("cuda", Family("cuda", {kind: _cuda_factory(kind) for kind in KINDS}))
