@@ -10,13 +10,17 @@ Examples
 True
 """
 
+import sys
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from relaxlab.codegen.attention.cuda_source import source
+from relaxlab.runtime.device import cuda
 
 __all__ = ["CupyDevice", "Device", "is_present"]
 
@@ -36,15 +40,15 @@ class Device(Protocol):
 
 @cache
 def is_present() -> bool:
-    """Whether there is a GPU that CuPy can use: found out by asking it."""
-    try:
-        import cupy  # noqa: PLC0415  # optional, and heavy
+    """Whether there is a GPU that CuPy can use: found out by asking it.
 
-        return bool(cupy.cuda.runtime.getDeviceCount() > 0)
-    except ImportError:
+    CuPy takes a second to import, so it is asked only where there may be a GPU at all.
+    """
+    if find_spec("cupy") is None:
         return False
-    except RuntimeError:  # CuPy's errors are: no driver, no device
+    if sys.platform == "linux" and not Path("/proc/driver/nvidia").exists():
         return False
+    return cuda().exist
 
 
 class CupyDevice:
