@@ -37,10 +37,10 @@ from relaxlab.runtime.vm.structure import (
 )
 
 __all__ = [
-    "Callees",
     "CallSite",
-    "HEAP",
+    "Callees",
     "Guard",
+    "HEAP",
     "Inliner",
     "Memory",
     "Names",
@@ -578,17 +578,18 @@ class Writer:
             return
         self.forget_sizes(call.slots)
         function = _raw(call.target)
-        hint = getattr(call.target, "__name__", "")
-        callee = self.names.name("k", function, hint)
-        self.line(
-            f"{'x' if call.slot is None else call.result} = {callee}({', '.join(call.texts)})"
-        )
-        if call.slot is None:
-            self.line("if x is not None:")
-            self.line(f"{_INDENT}as_value(x)")
-        else:
+        callee = self.names.name("k", function, getattr(call.target, "__name__", ""))
+        text = f"{callee}({', '.join(call.texts)})"
+        if call.slot is not None:
+            self.line(f"{call.result} = {text}")
             self.line(f"if type({call.result}) not in PLAIN_TYPES:")
             self.line(f"{_INDENT}{call.result} = as_value({call.result})")
+        elif id(function) in self.callees.kernels:
+            self.line(text)
+        else:  # a result that is no value is an error, also where nobody wants it
+            self.line(f"x = {text}")
+            self.line("if x is not None:")
+            self.line(f"{_INDENT}as_value(x)")
 
     def plain_call(self, call: CallSite) -> None:
         """Write the call of a builtin, whose result is a register value."""
