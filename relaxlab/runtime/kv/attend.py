@@ -45,6 +45,11 @@ class Attention:
         One tensor per local layer.
     transfer
         The functions that send rows; None if the cache was made without.
+
+    Attributes
+    ----------
+    kernels
+        The functions that compute; they may be exchanged between calls.
     """
 
     def __init__(
@@ -57,7 +62,7 @@ class Attention:
         device: Device,
     ) -> None:
         self._config = config
-        self._kernels = kernels
+        self.kernels = kernels
         self._tree = tree
         self._pages = pages
         self._transfer = transfer
@@ -91,10 +96,10 @@ class Attention:
         v = self._temporary("v", batch, (config.num_kv_heads, size))
         lse = self._temporary("lse", batch, (heads,), "float32")
         rotate: Any = int(config.effective_rope_mode is RopeMode.NORMAL)
-        if self._kernels.rope_ext_factors is not None:
-            rotate = self._kernels.rope_ext_factors
+        if self.kernels.rope_ext_factors is not None:
+            rotate = self.kernels.rope_ext_factors
         positions = batch.arrays.tensor("q_rope_position_map")
-        self._kernels.split_rotary(qkv, positions, q, k, v, rotate)
+        self.kernels.split_rotary(qkv, positions, q, k, v, rotate)
         self._tell("split_rotary", layer)
         if batch.append_before:
             self._store(batch, layer, k, v)
@@ -198,7 +203,7 @@ class Attention:
                 f"{me}: expected at most {batch.total} rows, one per token of the batch, "
                 f"got {kv.shape[0]}"
             )
-        append = self._kernels.transpose_append_mla
+        append = self.kernels.transpose_append_mla
         if append is None:
             self._refuse_missing("transpose_append_mla")
         slots = _rows(batch.arrays.tensor("append_position_map"), kv.shape[0])
@@ -209,7 +214,7 @@ class Attention:
         """Combine two partial results into the first."""
         me = "merge_attn_output_inplace"
         o1, lse1, o2, lse2 = map(as_value, (o1, lse1, o2, lse2))
-        if len(self._kernels.merge) < 2:
+        if len(self.kernels.merge) < 2:
             raise InternalError(
                 f"{me}: the cache was made with one merge function; it needs a second one for this"
             )
@@ -218,7 +223,7 @@ class Attention:
         self._expect(me, "o2", o2, tuple(o1.shape), str(o1.dtype))
         for name, lse in (("lse1", lse1), ("lse2", lse2)):
             self._expect(me, name, lse, (o1.shape[0], o1.shape[1]), "float32")
-        self._kernels.merge[1](o1, lse1, o2, lse2)
+        self.kernels.merge[1](o1, lse1, o2, lse2)
         self._tell("merge", -1)
 
     # ---- the parts -----------------------------------------------------------------------------
@@ -246,7 +251,7 @@ class Attention:
             self._ragged(batch, layer, q, k, v, o, lse, sm_scale, rotary_mode=self._rotary_mode)
             return
         appended = arrays.tensor("cur_append_length_indptr")
-        self._run(self._kernels.ragged_prefill_tree, "ragged_prefill_tree")(
+        self._run(self.kernels.ragged_prefill_tree, "ragged_prefill_tree")(
             q,
             appended,
             k,
@@ -277,7 +282,7 @@ class Attention:
         *,
         rotary_mode: int,
     ) -> None:
-        arrays, backend = batch.arrays, self._kernels.ragged_prefill
+        arrays, backend = batch.arrays, self.kernels.ragged_prefill
         if backend is not None and backend.kind == "flashinfer":
             assert self._plans is not None  # it exists if some kernel has to be planned
             self._plans.ragged(batch, backend, q, k, v, o, lse, sm_scale)
@@ -332,7 +337,7 @@ class Attention:
             else:
                 self._paged(batch, layer, depth, q, result, log, sm_scale)
             if result is not o:
-                self._kernels.merge[0](o, lse, result, log)
+                self.kernels.merge[0](o, lse, result, log)
                 self._tell("merge", layer, "cross", depth)
             ran = True
         return ran
@@ -348,7 +353,7 @@ class Attention:
         sm_scale: float,
     ) -> None:
         """One depth of a layer, by the kernel that the round chose."""
-        arrays, config, kernels = batch.arrays, self._config, self._kernels
+        arrays, config, kernels = batch.arrays, self._config, self.kernels
         windowed = config.kind(self.local_layer(layer, "")) is AttnKind.MHA_SLIDING
         masked = batch.append_before and not batch.plain[depth]
         cut = windowed and batch.exact  # TVM cuts the window from every block
@@ -414,7 +419,7 @@ class Attention:
         sm_scale: float,
     ) -> None:
         """A layer with a window of its own, over one table per sequence."""
-        arrays, config, kernels = batch.arrays, self._config, self._kernels
+        arrays, config, kernels = batch.arrays, self._config, self.kernels
         pages = self._pages[self.local_layer(layer, "")]
         page_table = (
             arrays.tensor(f"window.page_indptr.{depth}"),
@@ -439,7 +444,7 @@ class Attention:
     def _latent_cross_part(
         self, batch: ForwardRound, layer: int, q: Tensor, o: Tensor, lse: Tensor, sm_scale: float
     ) -> bool:
-        arrays, backend = batch.arrays, self._kernels.mla_prefill
+        arrays, backend = batch.arrays, self.kernels.mla_prefill
         pages = self._pages[self.local_layer(layer, "")]
         ran = False
         for depth, table in enumerate(batch.tables):
@@ -467,13 +472,13 @@ class Attention:
                 )
             self._tell("mla_prefill", layer, "cross", depth)
             if ran:
-                self._kernels.merge[0](o, lse, result, log)
+                self.kernels.merge[0](o, lse, result, log)
                 self._tell("merge", layer, "cross", depth)
             ran = True
         return ran
 
     def _store(self, batch: ForwardRound, layer: int, k: Tensor, v: Tensor) -> None:
-        append = self._kernels.transpose_append_mha
+        append = self.kernels.transpose_append_mha
         if append is None:
             self._refuse_missing("transpose_append_mha")
         pages = self._pages[self.local_layer(layer, "")]

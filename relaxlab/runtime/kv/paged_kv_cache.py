@@ -29,7 +29,8 @@ PagedAttentionKVCache(1 sequences, 6 tokens, 15 of 17 pages free)
 """
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class PagedAttentionKVCache(AttentionKVCache):
 
     Attributes
     ----------
-    config, kernels
+    config
         As given.
     pages : list of Tensor
         One tensor per local layer, ``[pages, 2, H, P, D]``; MLA: ``[pages, P, D]``.
@@ -112,7 +113,6 @@ class PagedAttentionKVCache(AttentionKVCache):
         observer: Observer | None = None,
     ) -> None:
         self.config = config
-        self.kernels = kernels
         self.device = require_cpu(cpu() if device is None else device)
         self._tree = BlockTree(config.num_total_pages, config.page_size)
         self._tree.observer = observer
@@ -130,6 +130,15 @@ class PagedAttentionKVCache(AttentionKVCache):
         self._round: ForwardRound | None = None
         self._import: set[int] | None = None
         self._steady: SteadyDecode | None = None
+
+    @property
+    def kernels(self) -> KernelTable:
+        """The functions that compute; another table may be set between calls."""
+        return self._attention.kernels
+
+    @kernels.setter
+    def kernels(self, kernels: KernelTable) -> None:
+        self._attention.kernels = kernels
 
     # ---- looking -------------------------------------------------------------------------------
 
@@ -478,10 +487,12 @@ class PagedAttentionKVCache(AttentionKVCache):
             return
         ends = np.cumsum([0, *map(len, moves)]).astype(np.int32)
         pairs = np.array(flat, np.int32).T
-        for pages in self.pages:
-            self.kernels.compact_copy(
-                pages, new_tensor(ends), new_tensor(np.ascontiguousarray(pairs)), batch_size
-            )
+        page, row = np.divmod(pairs[1], self.config.page_size)
+        with self._restored_on_failure(lambda _: (page, slice(None), slice(None), row)):
+            for pages in self.pages:
+                self.kernels.compact_copy(
+                    pages, new_tensor(ends), new_tensor(np.ascontiguousarray(pairs)), batch_size
+                )
         self._tell(TokensCompacted(tuple(flat)))
 
     # ---- attention -----------------------------------------------------------------------------
@@ -644,8 +655,20 @@ class PagedAttentionKVCache(AttentionKVCache):
     # ---- inside --------------------------------------------------------------------------------
 
     def _copy_rows(self, source: int, target: int, rows: int) -> None:
-        for pages in self.pages:
-            self.kernels.copy_single_page(pages, source, target, rows)
+        with self._restored_on_failure(lambda _: target):
+            for pages in self.pages:
+                self.kernels.copy_single_page(pages, source, target, rows)
+
+    @contextmanager
+    def _restored_on_failure(self, place: Callable[[Tensor], Any]) -> Iterator[None]:
+        """Put back what kernels overwrite in each layer's pages if one of them fails."""
+        kept = [pages.array[place(pages)].copy() for pages in self.pages]
+        try:
+            yield
+        except BaseException:
+            for pages, rows in zip(self.pages, kept, strict=True):
+                pages.array[place(pages)] = rows
+            raise
 
     def _tell(self, event: Event) -> None:
         if self._tree.observer is not None:

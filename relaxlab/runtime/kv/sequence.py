@@ -313,7 +313,11 @@ class SequenceTable:
         if count == 0:
             return
         if not is_exact():
-            self._check_pop_into_shared(sequence, count)
+            copy = self._copy_of_pop(sequence, count)
+            if copy is not None:
+                # before anything changes, so that a copy that fails leaves all as it was
+                copy_rows(*copy)
+                copy_rows = _copied_already
             self._pop_tree(sequence, count)
         while sequence.last.references == 1:
             block = sequence.last
@@ -383,24 +387,35 @@ class SequenceTable:
             shortened.retained = True
             self._tell(SequenceRetained(seq_id))
 
-    def _check_pop_into_shared(self, sequence: Sequence, count: int) -> None:
-        """Refuse a pop that would copy a partial page when none is free."""
+    def _copy_of_pop(self, sequence: Sequence, count: int) -> tuple[int, int, int] | None:
+        """Return which rows a pop into a shared block will copy: source and target page, rows.
+
+        Refuses if no page is or becomes free for them.
+        """
+        block: Block | None = sequence.last
+        target = self.tree.pool.peek()
+        while block is not None and block.references == 1 and count > block.length:
+            count -= block.length
+            if block.pages:
+                target = block.pages[-1]  # given back last, so taken next
+            block = block.parent
+        if block is None or block.references == 1 or not count:
+            return None
         if -1 - sequence.seq_id in self._by_id:
             raise InternalError(
                 f'popping from sequence "{sequence.seq_id}" needs the hidden id '
                 f"{-1 - sequence.seq_id}, which is in use: give sequences ids >= 0"
             )
-        block: Block | None = sequence.last
-        gained = 0
-        while block is not None and block.references == 1 and count > block.length:
+        while count > block.length and block.parent is not None:
             count -= block.length
-            gained += len(block.pages)
             block = block.parent
-        if block is None or block.references == 1 or not count:
-            return
-        partial = (block.length - count) % self.tree.page_size
-        if partial and not gained and not self.tree.pool.available:
+        position = block.length - count
+        rows = position % self.tree.page_size
+        if not rows:
+            return None
+        if target is None:
             self.refuse_full(f'popping from sequence "{sequence.seq_id}" needs 1 page', 1)
+        return block.pages[position // self.tree.page_size], target, rows
 
     def _pop_tree(self, sequence: Sequence, count: int) -> None:
         """Let an uncommitted tree lose its last nodes, which are the tokens that go."""
@@ -491,3 +506,7 @@ class SequenceTable:
     def _tell(self, event: Event) -> None:
         if self.tree.observer is not None:
             self.tree.observer(event)
+
+
+def _copied_already(source: int, target: int, rows: int) -> None:
+    """Stand in for a copy that was made beforehand."""

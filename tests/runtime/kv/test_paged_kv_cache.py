@@ -1,6 +1,7 @@
 """The paged cache, call by call: refusals are atomic, misuse warns, TVM's defects are not ours."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -559,3 +560,91 @@ def test_pages_of_a_million_cost_what_they_touch():
     # nothing in the pool grew with its size
     pool = many.blocks.pool
     assert len(pool.freed) + len(pool.owned()) == pool.fresh == few.blocks.pool.fresh
+
+
+# ---- kernels that fail -------------------------------------------------------------------------
+
+
+class Broken(Exception):
+    """What a kernel raises."""
+
+
+def broken_after(m, name, calls):
+    """Let a kernel of a model do its work and fail in its last call."""
+    kernel, left = getattr(m.cache.kernels, name), [calls]
+
+    def breaking(*arguments):
+        kernel(*arguments)
+        left[0] -= 1
+        if not left[0]:
+            raise Broken
+
+    m.cache.kernels = replace(m.cache.kernels, **{name: breaking})
+    return kernel
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+def test_a_copy_that_fails_leaves_a_fork_undone(layer):
+    m = started([8], layer_end=2)
+    kernel = broken_after(m, "copy_single_page", layer)
+    before = snapshot(m.cache)
+    with pytest.raises(Broken):
+        m.cache.fork_sequence(0, 1, 4)
+    assert snapshot(m.cache) == before
+    m.cache.kernels = replace(m.cache.kernels, copy_single_page=kernel)
+    m.verify()
+    m.fork(0, 1, 4)
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+@pytest.mark.parametrize("own", [0, 2, 5])
+def test_a_copy_that_fails_leaves_a_pop_into_a_shared_block_undone(layer, own):
+    m = started([6], layer_end=2)
+    m.fork(0, 1, 6)
+    if own:
+        m.round([(1, own)])
+    kernel = broken_after(m, "copy_single_page", layer)
+    before = snapshot(m.cache)
+    with pytest.raises(Broken):
+        m.cache.popn(1, own + 2)
+    assert snapshot(m.cache) == before
+    m.verify()
+    m.cache.kernels = replace(m.cache.kernels, copy_single_page=kernel)
+    m.popn(1, own + 2)
+    m.round([(0, 1), (1, 2)])
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+def test_a_compaction_that_fails_leaves_the_tree_open(layer):
+    m = started([5], layer_end=2)
+    m.round([(0, 6)], {0: [-1, 0, 0, 2, 3, 4]})
+    kernel = broken_after(m, "compact_copy", layer)
+    before = snapshot(m.cache)
+    with pytest.raises(Broken):
+        m.cache.commit_accepted_token_tree_nodes([0], [5])
+    assert snapshot(m.cache) == before
+    m.verify()
+    m.cache.kernels = replace(m.cache.kernels, compact_copy=kernel)
+    m.commit({0: 5})
+
+
+def test_after_a_kernel_that_fails_a_round_can_be_popped_and_repeated():
+    m = started([5, 2])
+    pages = m.cache.get_num_available_pages()
+    kernels = m.cache.kernels
+    m.cache.kernels = replace(kernels, transpose_append_mha=nothing_but_failure)
+    m.cache.begin_forward([0, 1], [3, 4])
+    o = np.zeros((7, HEADS, SIZE), "float32")
+    with pytest.raises(Broken):
+        m.cache.attention_with_fused_qkv(0, np.zeros((7, 4, SIZE), "float32"), o, SCALE)
+    m.cache.end_forward()
+    m.cache.kernels = kernels
+    m.cache.popn(0, 3)
+    m.cache.popn(1, 4)
+    m.verify()
+    assert m.cache.get_num_available_pages() == pages
+    m.round([(0, 3), (1, 4)])
+
+
+def nothing_but_failure(*_):
+    raise Broken
