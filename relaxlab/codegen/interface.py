@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from relaxlab.errors import InternalError
-from relaxlab.ir import IRModule, Target
+from relaxlab.ir import Call, IRModule, Op, Target
+from relaxlab.ir.prim_functor import post_order_visit
 from relaxlab.registry import Registry
 from relaxlab.tirx.function import PrimFunc
 
@@ -78,6 +79,23 @@ class Library:
     def get_function(self, name: str) -> Callable[..., Any] | None:
         """Return the kernel called ``name``, compiling it if need be; None if there is none."""
         return self._kernel(name).function if name in self.kernels else None
+
+    def forgets_arguments(self, name: str) -> bool:
+        """Whether the kernel called ``name`` keeps nothing that it was given when it returns.
+
+        Generated code keeps nothing; a function that a kernel calls by name may.
+        """
+        calls: list[str] = []
+
+        def look(node: object) -> None:
+            if isinstance(node, Call) and isinstance(node.op, Op):
+                calls.append(node.op.name)
+
+        func = self.kernels.get(name)
+        if func is None:
+            return False
+        post_order_visit(func.body, look)
+        return not any("packed" in call or "extern" in call for call in calls)
 
     def source(self, name: str) -> str:
         """Return the text generated for a kernel; KeyError naming what exists if there is none."""

@@ -20,9 +20,10 @@ Examples
 """
 
 import ctypes
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any, Final, Literal, Protocol, cast
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,6 +166,13 @@ class Allocator(Protocol):
         """Take a block that nothing sees any more."""
 
 
+class Borrower(Protocol):
+    """Who keeps storages that are not in use; see :meth:`PooledAllocator.lend`."""
+
+    def take_back(self) -> None:
+        """Let go of the storages that are not in use."""
+
+
 class NaiveAllocator:
     """Asks the system for every block, of exactly the size wanted, and frees it at once."""
 
@@ -189,12 +197,17 @@ class PooledAllocator:
     def __init__(self, device: Device) -> None:
         self.device = require_cpu(device)
         self._free: dict[int, list[Block]] = {}
+        # collections of objects that hold blocks which nobody uses, by size of block
+        self._lent: dict[int, list[ref[Borrower]]] = {}
         _POOLS.add(self)
 
     def storage(self, nbytes: int) -> Storage:
         """Return a storage of ``nbytes`` rounded up; contents are left from the last user."""
         size = -(-nbytes // PAGE_BYTES) * PAGE_BYTES
         blocks = self._free.get(size)
+        if not blocks and size in self._lent:
+            self._take_back(size)
+            blocks = self._free.get(size)
         if blocks:
             block = blocks.pop()
         else:
@@ -209,12 +222,30 @@ class PooledAllocator:
         """Keep the block for the next storage of its size."""
         self._free.setdefault(block.nbytes, []).append(block)
 
+    def lend(self, borrower: Borrower, sizes: Iterable[int]) -> None:
+        """Let somebody hold storages that are free as far as anybody can see.
+
+        They are taken back when a block of one of the sizes is wanted, or somebody looks.
+        """
+        for size in sizes:
+            self._lent.setdefault(size, []).append(ref(borrower))
+
+    def _take_back(self, size: int) -> None:
+        for reference in self._lent.pop(size):
+            borrower = reference()
+            if borrower is not None:
+                borrower.take_back()
+
     def clear(self) -> None:
         """Return every free block to the system."""
+        for size in list(self._lent):
+            self._take_back(size)
         self._free.clear()
 
     def free_blocks(self) -> list[int]:
         """Return the sizes of the free blocks, those of one size in order of their freeing."""
+        for size in list(self._lent):
+            self._take_back(size)
         return [block.nbytes for blocks in self._free.values() for block in blocks]
 
 

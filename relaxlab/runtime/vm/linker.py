@@ -34,6 +34,7 @@ True
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
 
@@ -82,8 +83,6 @@ class Program:
         Its constant pool as register values.
     pool
         One value per entry of the function table: a closure or a host function.
-    kernels
-        Identities of the host functions that keep no argument when they have returned.
     functions
         The same by name; of two entries with one name the later wins. What only compiled
         functions call is not among them.
@@ -97,17 +96,25 @@ class Program:
         constants: list[Any],
         pool: list[Closure | PackedFunc],
         visible: int,
-        kernels: frozenset[int] = frozenset(),
     ) -> None:
         self.executable = executable
         self.constants = constants
         self.pool = pool
-        self.kernels = kernels
         self.functions: dict[str, Any] = {
             info.name: value
             for info, value in zip(executable.func_table[:visible], pool[:visible], strict=True)
         }
         self.entries = {info.name: info for info in executable.func_table[:visible]}
+
+    @cached_property
+    def kernels(self) -> frozenset[int]:
+        """Identities of the host functions that keep no argument when they have returned."""
+        return frozenset(
+            id(value)
+            for info, value in zip(self.executable.func_table, self.pool, strict=True)
+            if info.kind == VMFuncKind.PACKED_FUNC
+            and _forgets_arguments(self.executable, info.name)
+        )
 
 
 def link(executable: VMExecutable, constants: Iterable[Any]) -> Program:
@@ -129,22 +136,18 @@ def link(executable: VMExecutable, constants: Iterable[Any]) -> Program:
     visible, own_constants = len(executable.func_table), len(executable.constants)
     executable = with_instructions(executable)
     pool: list[Closure | PackedFunc] = []
-    kernels: set[int] = set()
     for info in executable.func_table:
         if info.kind == VMFuncKind.VM_FUNC:
             pool.append(Closure(_shell(info, executable)))
         elif info.kind == VMFuncKind.PACKED_FUNC:
-            found = _require_host(executable, info.name)
-            pool.append(found)
-            if _forgets_arguments(executable, info.name):
-                kernels.add(id(found))
+            pool.append(_require_host(executable, info.name))
         else:
             raise InternalError(
                 f"function {info.name!r} is of unknown kind {info.kind}: "
                 "expected 0 (packed), 1 (bytecode) or 2 (compiled)"
             )
     values = [*map(as_value, constants), *executable.constants[own_constants:]]
-    program = Program(executable, values, pool, visible, frozenset(kernels))
+    program = Program(executable, values, pool, visible)
     linker = _Linker(program)
     for info, value in zip(executable.func_table, pool, strict=True):
         if isinstance(value, Closure):

@@ -128,6 +128,11 @@ class SavedLibrary:
                 f"kernel {name!r} of {self._origin} cannot be compiled: {what}"
             ) from error
 
+    def forgets_arguments(self, name: str) -> bool:
+        """Whether the kernel called ``name`` keeps nothing of its arguments, if that is known."""
+        forgets = getattr(self.compiled(name), "forgets_arguments", None)
+        return forgets is not None and bool(forgets(name))
+
     def compiled(self, name: str) -> "KernelLibrary":
         """Return the compiled library; ``name`` is the kernel that is wanted, for messages."""
         if self._compiled is None:
