@@ -23,7 +23,7 @@ from relaxlab.runtime.kv.attention.spec import array
 from relaxlab.runtime.kv.exact import is_exact
 from relaxlab.runtime.kv.rope import Rope
 
-__all__ = ["FACTORIES", "CudaKernels"]
+__all__ = ["CudaKernels", "FACTORIES"]
 
 _I, _F = np.int32, np.float32
 _Floats = NDArray[np.float32]
