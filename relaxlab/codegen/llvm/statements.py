@@ -33,7 +33,7 @@ from relaxlab.codegen.llvm.nests import (
 )
 from relaxlab.codegen.llvm.streams import AHEAD, Ahead, collapsed, streamed
 from relaxlab.codegen.llvm.walk import call_name, escaping, loads_in, nodes_in
-from relaxlab.ir.expr import Call, Var
+from relaxlab.ir.expr import Var
 from relaxlab.ir.node import Node
 from relaxlab.ir.prim import Add, IntImm, Mul, TensorLoad
 from relaxlab.runtime.dtype import DataType
@@ -349,8 +349,8 @@ class Statements(Expressions):
 
     def _lane_loop(self, nest: Nest, loop: For) -> None:
         low, extent = self.indices.of(loop.min), self.indices.of(loop.extent)
-        reduces = isinstance(nest.inner, Reduce)
-        registers = 4 if reduces else 2 if _is_light(nest.inner) else 1
+        # several chains of instructions at a time: one alone would wait for its own results
+        registers = 4 if isinstance(nest.inner, Reduce) else 2
         wanted = lanes_for(nest.inner, self.arithmetic.host, registers)
         lanes = self._lanes_for(extent, wanted)
         writes = self.written(nest.inner)
@@ -705,13 +705,3 @@ def _forgets_nan(accumulation: Accumulation) -> bool:
 def _jumps(stmt: Node) -> bool:
     """Say whether a loop body may leave its loop early."""
     return any(call_name(n) in ("break_loop", "continue_loop") for n in nodes_in(stmt))
-
-
-def _is_light(stmt: Node) -> bool:
-    """Say whether a body is so small that doing two registers at a time pays."""
-    count = 0
-    for node in nodes_in(stmt):
-        count += 40 if isinstance(node, Call) else not isinstance(node, Var)
-        if count >= 40:
-            return False
-    return True
