@@ -28,62 +28,38 @@ Examples
 PagedAttentionKVCache(1 sequences, 6 tokens, 15 of 17 pages free)
 """
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from relaxlab.errors import InternalError
-from relaxlab.runtime.container import ShapeTuple
-from relaxlab.runtime.device import Device, cpu
-from relaxlab.runtime.kv import checkpoint, token_tree
-from relaxlab.runtime.kv.attend import Attention
-from relaxlab.runtime.kv.block import BlockTree
-from relaxlab.runtime.kv.cache_config import AttnKind, CacheConfig
+from relaxlab.runtime.kv import token_tree
 from relaxlab.runtime.kv.exact import is_exact
 from relaxlab.runtime.kv.forward_round import Entry, ForwardRound
-from relaxlab.runtime.kv.kernel_table import KernelTable
-from relaxlab.runtime.kv.kv_state import AttentionKVCache
-from relaxlab.runtime.kv.misuse import KVCacheWarning
 from relaxlab.runtime.kv.observer import (
     CacheCleared,
-    Event,
-    GroupExported,
-    GroupImported,
-    ImportFinished,
-    ImportPrepared,
-    Misused,
-    Observer,
     RemovalCause,
     RoundFinished,
     RoundStarted,
     SequenceRetained,
     SequenceRevived,
-    TokensCompacted,
 )
 from relaxlab.runtime.kv.round_checks import (
     check_committed,
     check_round,
     check_tree_supported,
-    pages_needed,
     refuse_latent_tree,
     split_tree,
 )
-from relaxlab.runtime.kv.sequence import SendTarget, SequenceTable
-from relaxlab.runtime.kv.sequence import Sequence as CachedSequence
+from relaxlab.runtime.kv.row_exchange import RowExchange
 from relaxlab.runtime.kv.sliding_window import check_window
 from relaxlab.runtime.kv.steady_decode import SteadyDecode
-from relaxlab.runtime.kv.transfer import Transfer, compress, decompress
-from relaxlab.runtime.tensor import Tensor, require_cpu
-from relaxlab.runtime.tensor import tensor as new_tensor
-from relaxlab.runtime.values import as_value
+from relaxlab.runtime.kv.tree_commit import TreeCommits
+from relaxlab.runtime.tensor import Tensor
 
 __all__ = ["PagedAttentionKVCache"]
 
 
-class PagedAttentionKVCache(AttentionKVCache):
+class PagedAttentionKVCache(TreeCommits, RowExchange):
     """Keys and values of many sequences, in pages.
 
     Parameters
@@ -104,124 +80,6 @@ class PagedAttentionKVCache(AttentionKVCache):
     pages : list of Tensor
         One tensor per local layer, ``[pages, 2, H, P, D]``; MLA: ``[pages, P, D]``.
     """
-
-    def __init__(
-        self,
-        config: CacheConfig,
-        kernels: KernelTable,
-        device: Device | None = None,
-        observer: Observer | None = None,
-    ) -> None:
-        self.config = config
-        self.device = require_cpu(cpu() if device is None else device)
-        self._tree = BlockTree(config.num_total_pages, config.page_size)
-        self._tree.observer = observer
-        self._sequences = SequenceTable(self._tree)
-        transfer = Transfer(self.device) if config.enable_kv_transfer else None
-        if transfer is not None:
-            self.pages = transfer.allocate(config)
-        else:
-            self.pages = [
-                # zeros, since a kernel may read rows that were never written and weigh them by 0
-                Tensor(np.zeros(config.pages_shape(layer), config.dtype.numpy()), config.dtype)
-                for layer in range(config.num_layers)
-            ]
-        self._attention = Attention(config, kernels, self._tree, self.pages, transfer, self.device)
-        self._round: ForwardRound | None = None
-        self._import: set[int] | None = None
-        self._steady: SteadyDecode | None = None
-
-    @property
-    def kernels(self) -> KernelTable:
-        """The functions that compute; another table may be set between calls."""
-        return self._attention.kernels
-
-    @kernels.setter
-    def kernels(self, kernels: KernelTable) -> None:
-        self._attention.kernels = kernels
-
-    # ---- looking -------------------------------------------------------------------------------
-
-    @property
-    def observer(self) -> Observer | None:
-        """Who is told about changes."""
-        return self._tree.observer
-
-    @observer.setter
-    def observer(self, observer: Observer | None) -> None:
-        self._steady = None
-        self._tree.observer = observer
-
-    @property
-    def sequences(self) -> SequenceTable:
-        """The sequences; to look at, not to change."""
-        return self._sequences
-
-    @property
-    def blocks(self) -> BlockTree:
-        """The blocks and the pool; to look at, not to change."""
-        return self._tree
-
-    @property
-    def current_round(self) -> ForwardRound | None:
-        """The round begun last; None before the first one."""
-        if self._round is not None:
-            self._round.settle(self.config)
-        return self._round
-
-    @property
-    def groups_imported(self) -> frozenset[int] | None:
-        """Which groups of a running import are here; None if none is running."""
-        return None if self._import is None else frozenset(self._import)
-
-    def empty(self) -> bool:
-        """Whether no sequence exists and every page is free."""
-        pool = self._tree.pool
-        return not len(self._sequences) and pool.available == pool.num_pages
-
-    def get_num_available_pages(self) -> int:
-        """Return the number of free pages."""
-        return self._tree.pool.available
-
-    def get_num_evictable_pages(self) -> int:
-        """Return how many pages only retained sequences hold."""
-        used = {
-            block.index
-            for sequence in self._sequences
-            if not sequence.retained
-            for block in sequence.last.chain()
-        }
-        return sum(len(block.pages) for block in self._tree if block.index not in used)
-
-    def get_total_sequence_length(self) -> int:
-        """Return the sum of all lengths; a shared prefix counts once per sequence."""
-        return sum(sequence.length for sequence in self._sequences)
-
-    def get_sequence_length(self, seq_id: int) -> int:
-        """Return the current length of a sequence in tokens."""
-        self._refuse_during_import("tell the length of a sequence")
-        return self._sequences.find(seq_id).length
-
-    def __contains__(self, seq_id: object) -> bool:
-        return seq_id in self._sequences
-
-    def sequence_ids(self) -> list[int]:
-        """Return the ids of all sequences, oldest first."""
-        return [sequence.seq_id for sequence in self._sequences]
-
-    def pages_of(self, seq_id: int) -> list[int]:
-        """Return the pages of a sequence in order, those of a shared prefix included."""
-        chain = self._sequences.find(seq_id).last.chain()
-        return [page for block in chain for page in block.pages]
-
-    def slots_of(self, seq_id: int) -> list[int]:
-        """Return where the tokens of a sequence lie, in order: ``page * page_size + row``."""
-        return self._sequences.slots(seq_id)
-
-    def pages_needed(self, seq_ids: Sequence[int], append_lengths: Sequence[int]) -> int:
-        """Return how many pages must be free for ``begin_forward`` to accept a batch."""
-        batch = [self._sequences.find(seq_id) for seq_id in seq_ids]
-        return pages_needed(self._sequences, self.config, batch, append_lengths)
 
     # ---- sequences -----------------------------------------------------------------------------
 
@@ -412,89 +270,6 @@ class PagedAttentionKVCache(AttentionKVCache):
             )
         return batch.arrays.tensor("q_rope_position_map")
 
-    def commit_accepted_token_tree_nodes(
-        self, seq_ids: Sequence[int], leaf_indices: Sequence[int]
-    ) -> None:
-        """Keep, of each sequence's tree, the path from its root to the leaf; -1 keeps nothing."""
-        if len(seq_ids) != len(leaf_indices):
-            raise InternalError(
-                f"The sizes of seq_ids and leaf_indices differ: {len(seq_ids)} and "
-                f"{len(leaf_indices)}"
-            )
-        pairs = []
-        for seq_id, leaf in zip(seq_ids, leaf_indices, strict=True):
-            sequence = self._sequences.find(seq_id)
-            if leaf != -1 and sequence.committed:
-                raise InternalError(
-                    f"The accepted nodes of sequence {seq_id} are already committed"
-                )
-            if leaf < -1 or (leaf != -1 and leaf >= len(sequence.tree)):
-                raise InternalError(
-                    f"Invalid tree index {leaf}: expected -1 (nothing accepted) or a node of the "
-                    f"{len(sequence.tree)} in the tree of sequence {seq_id}"
-                )
-            pairs.append((sequence, leaf))
-        self._settle()
-        if is_exact():
-            self._commit_as_tvm(pairs)
-            return
-        if len(set(seq_ids)) < len(seq_ids):
-            raise InternalError(f"commit: sequences are given more than once: {list(seq_ids)}")
-        moves = []
-        for sequence, leaf in pairs:
-            block, tree = sequence.last, sequence.tree
-            first = block.length - len(tree)
-            moves.append(
-                [
-                    (block.slot(first + node), block.slot(first + place))
-                    for place, node in enumerate(token_tree.path_to(tree, leaf))
-                    if node != place
-                ]
-            )
-        self._compact(moves, len(moves))
-        for sequence, leaf in pairs:
-            path, nodes = token_tree.path_to(sequence.tree, leaf), len(sequence.tree)
-            self._sequences.drop_tree(sequence, tuple(path))
-            self._sequences.popn(sequence.seq_id, nodes - len(path), self._copy_rows)
-
-    def _commit_as_tvm(self, pairs: list[tuple[CachedSequence, int]]) -> None:
-        """Commit by position in the last batch, and compact only if the last one is no chain."""
-        batch = self._any_round("commit_accepted_token_tree_nodes")
-        paths = [token_tree.path_to(sequence.tree, leaf) for sequence, leaf in pairs]
-        if pairs and not pairs[-1][0].is_chain:
-            slots = batch.arrays.tensor("append_position_map").array.tolist()
-            moves, at = [], 0
-            for path, entry in zip(paths, batch.entries, strict=False):
-                moves.append(
-                    [
-                        (slots[at + node], slots[at + place])
-                        for place, node in enumerate(path)
-                        if node != place
-                    ]
-                )
-                at += entry.tokens
-            self._compact(moves, len(batch.entries))
-        for (sequence, _), path, entry in zip(pairs, paths, batch.entries, strict=False):
-            # an invariant of popn is that trees are gone when it may fork
-            self._sequences.drop_tree(sequence, tuple(path))
-            seq_id = entry.sequence.seq_id
-            self._sequences.popn(seq_id, entry.tokens - len(path), self._copy_rows)
-
-    def _compact(self, moves: list[list[tuple[int, int]]], batch_size: int) -> None:
-        """Move rows from slot to slot in every layer, in order."""
-        flat = [move for part in moves for move in part]
-        if not flat:
-            return
-        ends = np.cumsum([0, *map(len, moves)]).astype(np.int32)
-        pairs = np.array(flat, np.int32).T
-        page, row = np.divmod(pairs[1], self.config.page_size)
-        with self._restored_on_failure(lambda _: (page, slice(None), slice(None), row)):
-            for pages in self.pages:
-                self.kernels.compact_copy(
-                    pages, new_tensor(ends), new_tensor(np.ascontiguousarray(pairs)), batch_size
-                )
-        self._tell(TokensCompacted(tuple(flat)))
-
     # ---- attention -----------------------------------------------------------------------------
 
     def attention_with_fused_qkv(self, layer: int, qkv: Any, o: Any, sm_scale: float) -> None:
@@ -535,160 +310,7 @@ class PagedAttentionKVCache(AttentionKVCache):
         """Combine two partial results into the first."""
         self._attention.merge(o1, lse1, o2, lse2)
 
-    # ---- data out and in -----------------------------------------------------------------------
-
-    def debug_get_kv(self, seq_id: int, start: int, end: int, k: Any, v: Any) -> None:
-        """Copy K and V of positions ``start`` … ``end - 1`` to k, v: ``[L, end - start, H, D]``."""
-        config = self.config
-        allowed = (AttnKind.MHA,) if is_exact() else (AttnKind.MHA, AttnKind.MHA_SLIDING)
-        self._expect_kinds("debug_get_kv", allowed)
-        slots = self._debug_slots("debug_get_kv", seq_id, start, end)
-        shape = (config.num_layers, end - start, config.num_kv_heads, config.qk_head_dim)
-        outputs = [self._output("debug_get_kv", x, shape) for x in (k, v)]
-        for layer, pages in enumerate(self.pages):
-            self.kernels.debug_get_kv(pages, slots, *outputs, layer)
-
-    def debug_get_kv_mla(self, seq_id: int, start: int, end: int, kv: Any) -> None:
-        """Copy latent rows of positions ``start`` … ``end - 1`` to kv: ``[L, end - start, D]``."""
-        self._expect_kinds("debug_get_kv_mla", (AttnKind.MLA,))
-        slots = self._debug_slots("debug_get_kv_mla", seq_id, start, end)
-        shape = (self.config.num_layers, end - start, self.config.qk_head_dim)
-        output = self._output("debug_get_kv_mla", kv, shape)
-        for layer, pages in enumerate(self.pages):
-            self.kernels.debug_get_kv(pages, slots, output, layer)
-
-    def disagg_prepare_recv(self, seq_id: int, append_length: int) -> ShapeTuple:
-        """Reserve slots for rows that another cache will send; return them compressed."""
-        self.begin_forward([seq_id], [append_length])
-        batch = self._any_round("disagg_prepare_recv")
-        return compress(batch.arrays.tensor("append_position_map").array.tolist())
-
-    def disagg_mark_send(
-        self, seq_id: int, begin: int, remote_position_map: Sequence[int], receiver: int
-    ) -> None:
-        """Send a sequence's rows from position ``begin`` on to the slots of a receiver.
-
-        Rows that are here already are sent with the next round, which there must be.
-        """
-        me = "disagg_mark_send"
-        sequence = self._sequences.find(seq_id)
-        if not self.config.enable_kv_transfer:
-            raise InternalError(f"{me}: the cache was made without KV transfer")
-        slots = decompress(remote_position_map)
-        if begin < 0:
-            raise InternalError(f"{me}: begin: expected at least 0, got {begin}")
-        unsent = 0
-        if begin < sequence.length:
-            if len(slots) <= sequence.length - begin:
-                raise InternalError(
-                    f"{me}: Need at least one token to prefill: expected a map of more than "
-                    f"{sequence.length - begin} slots, got {len(slots)}"
-                )
-            unsent = sequence.length - begin
-        self._settle()
-        self._sequences.set_send(sequence, SendTarget(begin, slots, receiver), unsent)
-
-    def get_layout_hash(self) -> str:
-        """Return the hash that two caches must share to exchange sequences."""
-        checkpoint.check_supported(self.config)
-        return checkpoint.layout_hash(self.config)
-
-    def get_checkpoint_metadata(self, seq_id: int) -> str:
-        """Return what describes an exported sequence, as JSON."""
-        sequence = self._exported(seq_id)
-        return checkpoint.metadata_text(self.config, seq_id, sequence.length)
-
-    def export_page_group(self, seq_id: int, group: int, target: Any) -> None:
-        """Copy the pages of one layer of a sequence to ``target``, ``[1, n, 2, H, P, D]``."""
-        sequence = self._exported(seq_id)
-        pages = self._group_pages("export_page_group", group)
-        shape = checkpoint.group_shape(self.config, sequence.length)
-        output = self._output("export_page_group", target, shape)
-        numbers = self.pages_of(seq_id)[: shape[1]]
-        output.array[0] = pages[numbers]
-        used = sequence.length % self.config.page_size
-        if used:
-            output.array[0, -1, :, :, used:] = 0
-        self._tell(GroupExported(seq_id, group))
-
-    def prepare_import(self, seq_id: int, metadata: str) -> None:
-        """Make room for an exported sequence: the whole cache is cleared first."""
-        checkpoint.check_supported(self.config)
-        self._expect_first(seq_id, "import")
-        length = checkpoint.check_metadata(self.config, seq_id, metadata)
-        self.clear()
-        table = self._sequences
-        table.add(seq_id)
-        sequence = table.find(seq_id)
-        self._tree.allocate(sequence.last, -(-length // self.config.page_size))
-        if length:
-            table.count(sequence, length)
-            table.append(sequence, length)
-        self._import = set()
-        self._tell(ImportPrepared(seq_id, self.config.num_layers))
-
-    def import_page_group(self, seq_id: int, group: int, source: Any) -> None:
-        """Copy one layer of the imported sequence in; each group once, in any order."""
-        imported = self._expect_import(seq_id, "import_page_group")
-        pages = self._group_pages("import_page_group", group)
-        if group in imported:
-            raise InternalError(f"import_page_group: group {group} was imported already")
-        length = self._sequences.find(seq_id).length
-        shape = checkpoint.group_shape(self.config, length)
-        values = self._output("import_page_group", source, shape)
-        pages[self.pages_of(seq_id)] = values.array[0]
-        imported.add(group)
-        self._tell(GroupImported(seq_id, group))
-
-    def finish_import(self, seq_id: int) -> None:
-        """End the import; all groups must be here."""
-        imported = self._expect_import(seq_id, "finish_import")
-        missing = sorted(set(range(self.config.num_layers)) - imported)
-        if missing:
-            raise InternalError(
-                f"finish_import: missing group {', '.join(map(str, missing))} "
-                f"of {self.config.num_layers}"
-            )
-        self._import = None
-        self._tell(ImportFinished(seq_id))
-
-    # ---- inside --------------------------------------------------------------------------------
-
-    def _copy_rows(self, source: int, target: int, rows: int) -> None:
-        with self._restored_on_failure(lambda _: target):
-            for pages in self.pages:
-                self.kernels.copy_single_page(pages, source, target, rows)
-
-    @contextmanager
-    def _restored_on_failure(self, place: Callable[[Tensor], Any]) -> Iterator[None]:
-        """Put back what kernels overwrite in each layer's pages if one of them fails."""
-        kept = [pages.array[place(pages)].copy() for pages in self.pages]
-        try:
-            yield
-        except BaseException:
-            for pages, rows in zip(self.pages, kept, strict=True):
-                pages.array[place(pages)] = rows
-            raise
-
-    def _tell(self, event: Event) -> None:
-        if self._tree.observer is not None:
-            self._tree.observer(event)
-
-    def _warn(self, message: str) -> None:
-        if is_exact():
-            return
-        warnings.warn(message, KVCacheWarning, stacklevel=4)
-        self._tell(Misused(message))
-
-    def _open_round(self) -> ForwardRound | None:
-        batch = self._round
-        return None if batch is None or batch.finished else batch
-
-    def _any_round(self, me: str) -> ForwardRound:
-        if self._round is None:
-            raise InternalError(f"{me}: call begin_forward first: there is no batch")
-        self._round.settle(self.config)
-        return self._round
+    # ---- misuse --------------------------------------------------------------------------------
 
     def _merge_repeated(
         self,
@@ -726,85 +348,3 @@ class PagedAttentionKVCache(AttentionKVCache):
                 f"begin_forward: a batch of {total} tokens exceeds the prefill chunk size "
                 f"{self.config.prefill_chunk_size}: temporaries are made larger; split the prompt"
             )
-
-    def _refuse_during_import(self, what: str) -> None:
-        if self._import is not None:
-            raise InternalError(
-                f"The KV cache cannot {what} before the checkpoint import is finished: "
-                "call finish_import, or clear to give it up"
-            )
-
-    def _before_change(self, what: str) -> None:
-        """Be ready for a change of sequences: refuse it, or write down what depends on them."""
-        if not is_exact():
-            self._refuse_during_import(what)
-        self._settle()
-
-    def _settle(self) -> None:
-        self._steady = None
-        if self._round is not None:
-            self._round.settle(self.config)
-
-    def _expect_first(self, seq_id: int, what: str) -> None:
-        if seq_id != 0:
-            raise InternalError(f"Checkpoint {what}: expected sequence id 0, got {seq_id}")
-
-    def _exported(self, seq_id: int) -> CachedSequence:
-        checkpoint.check_supported(self.config)
-        self._refuse_during_import("be exported from")
-        self._expect_first(seq_id, "export")
-        sequence = self._sequences.find(seq_id)
-        if not sequence.committed or not sequence.is_chain:
-            raise InternalError(
-                "Checkpoint export: the token tree of the sequence has not been committed"
-            )
-        return sequence
-
-    def _expect_import(self, seq_id: int, me: str) -> set[int]:
-        if self._import is None:
-            raise InternalError(f"{me}: no import has been prepared: call prepare_import first")
-        self._expect_first(seq_id, "import")
-        return self._import
-
-    def _group_pages(self, me: str, group: int) -> np.ndarray[Any, Any]:
-        if not 0 <= group < len(self.pages):
-            raise InternalError(
-                f"{me}: group: expected 0 to {len(self.pages) - 1}, one per layer, got {group}"
-            )
-        return self.pages[group].array
-
-    def _expect_kinds(self, me: str, allowed: tuple[AttnKind, ...]) -> None:
-        kinds = [self.config.kind(layer) for layer in range(self.config.num_layers)]
-        if any(kind not in allowed for kind in kinds):
-            raise InternalError(
-                f"{me}: expected layers of kind {' or '.join(k.name for k in allowed)} only, "
-                f"got {', '.join(kind.name for kind in kinds)}"
-            )
-
-    def _debug_slots(self, me: str, seq_id: int, start: int, end: int) -> Tensor:
-        length = self._sequences.find(seq_id).length
-        if not 0 <= start < end <= length:
-            raise InternalError(
-                f"{me}: expected 0 <= start < end <= {length}, the length of sequence {seq_id}, "
-                f"got {start} and {end}"
-            )
-        return new_tensor(np.array(self._sequences.slots(seq_id)[start:end], np.int32))
-
-    def _output(self, me: str, value: Any, shape: tuple[int, ...]) -> Tensor:
-        found = as_value(value)
-        if not isinstance(found, Tensor):
-            raise TypeError(f"{me}: expected Tensor, got {type(value).__name__}")
-        if tuple(found.shape) != shape or found.dtype != self.config.dtype:
-            raise InternalError(
-                f"{me}: expected shape {shape} and dtype {str(self.config.dtype)!r}, got "
-                f"{tuple(found.shape)} and {str(found.dtype)!r}"
-            )
-        return found
-
-    def __repr__(self) -> str:
-        pool = self._tree.pool
-        total = sum(sequence.length for sequence in self._sequences)
-        return (
-            f"PagedAttentionKVCache({len(self._sequences)} sequences, {total} tokens, "
-            f"{pool.available} of {pool.num_pages} pages free)"
-        )
