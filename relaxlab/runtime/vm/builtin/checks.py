@@ -60,6 +60,15 @@ def check_tensor_info(value: Any, ndim: Any, /, *rest: Any) -> None:
     -----
     Source: TVM's ``vm.builtin.check_tensor_info``.
     """
+    if (  # the common case first: every call of a compiled function makes it
+        type(value) is Tensor
+        and type(ndim) is int
+        and len(rest) == 2
+        and value.dtype is rest[0]
+        and len(value.shape) == ndim
+        and type(rest[1]) is str
+    ):
+        return
     me = "vm.builtin.check_tensor_info"
     if not 1 <= len(rest) <= 2:
         raise TypeError(f"{me}: expected 3 or 4 arguments, got {2 + len(rest)}")
