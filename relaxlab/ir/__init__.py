@@ -20,6 +20,7 @@ from relaxlab.ir.global_info import DummyGlobalInfo, GlobalInfo, VDevice
 from relaxlab.ir.module import BaseFunc, IRModule
 from relaxlab.ir.node import (
     Node,
+    assert_structural_equal,
     children,
     map_children,
     replace,
@@ -160,6 +161,7 @@ __all__ = [
     "prim_ops",
     "register_op",
     "replace",
+    "assert_structural_equal",
     "structural_equal",
     "structural_hash",
     "substitute",

@@ -20,6 +20,7 @@ Examples
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ __all__ = [
     "DEFINES",
     "IGNORED",
     "Node",
+    "assert_structural_equal",
     "children",
     "map_children",
     "replace",
@@ -188,7 +190,7 @@ class _Equal:
 
 
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
-    """Say whether two nodes (or tuples, maps, constants of nodes) mean the same.
+    """Say whether two nodes (or tuples, maps, constants of nodes) or two modules mean the same.
 
     Parameters
     ----------
@@ -198,7 +200,34 @@ def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
         Whether variables that neither side defines may be renamed too. Without it a free
         variable is equal only to itself.
     """
+    module_rule = getattr(type(a), "structural_equal", None)
+    if module_rule is not None:  # a module matches functions by name
+        return type(a) is type(b) and bool(module_rule(a, b, map_free_vars))
     return _Equal(map_free_vars).equal(a, b)
+
+
+def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
+    """Raise unless :func:`structural_equal` says that two things mean the same.
+
+    Raises
+    ------
+    ValueError
+        With the first line in which the printed texts differ, as TVM's function of this name.
+    """
+    if structural_equal(a, b, map_free_vars):
+        return
+    texts = [one.script() if hasattr(one, "script") else str(one) for one in (a, b)]
+    lines = [text.splitlines() for text in texts]
+    for number, (left, right) in enumerate(zip_longest(*lines, fillvalue="(nothing)"), 1):
+        if left != right:
+            raise ValueError(
+                f"StructuralEqual check failed: line {number} of the texts differs:\n"
+                f"  lhs: {left.strip()}\n  rhs: {right.strip()}"
+            )
+    raise ValueError(
+        "StructuralEqual check failed, though both print alike: they differ in what is not "
+        "printed, or have free variables (see map_free_vars)"
+    )
 
 
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:
