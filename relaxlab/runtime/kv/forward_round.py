@@ -103,8 +103,8 @@ class ForwardRound:
         Whether ``end_forward`` was called.
     settled
         Whether the tables and arrays are written down.
-    shares_pages
-        Whether sequences of the batch read the same pages.
+    shares_much
+        Whether so many sequences of the batch share a block that it is read once for all.
     sends_pages, sends_tokens
         Whether rows go to another cache.
     """
@@ -120,7 +120,7 @@ class ForwardRound:
     stored: set[int] = field(default_factory=set)
     finished: bool = False
     settled: bool = False
-    shares_pages: bool = False
+    shares_much: bool = False
     sends_pages: bool = False
     sends_tokens: bool = False
     tables: list[DepthTable] = field(default_factory=list)
@@ -135,11 +135,11 @@ class ForwardRound:
         """Decide how a batch is computed, before anything is reserved."""
         plain = chunks_per_depth(entries)
         decode = all(entry.tokens == 1 for entry in entries)
-        chunks, use_decode, shares_pages = [], [], False
+        chunks, use_decode, shares_much = [], [], False
         for depth, listed in enumerate(plain):
             merged = coalesce(listed)
             ratio = page_ratio(listed, merged)
-            shares_pages = shares_pages or ratio > 1
+            shares_much = shares_much or ratio >= _COALESCE_RATIO
             use_decode.append(decode and ratio < _COALESCE_RATIO)
             chunks.append(merged if not use_decode[-1] and depth == 0 else listed)
         append_before = bool(plain) and not config.sequence_sliding and use_decode[-1]
@@ -156,7 +156,7 @@ class ForwardRound:
             use_decode,
             [True] * max(len(plain), 1),
             is_exact(),
-            shares_pages=shares_pages,
+            shares_much=shares_much,
         )
 
     # ---- arrays ------------------------------------------------------------------------------

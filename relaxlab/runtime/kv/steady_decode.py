@@ -9,7 +9,7 @@ There is no TVM counterpart; what the round is, and its arrays, are the same as 
 Examples
 --------
 ``begin_forward([0, 1], [1, 1])`` after a finished round ``[0, 1], [1, 1]`` takes this way; after a
-fork in between, with a window, a tree, an observer or pages that the two share, it does not.
+fork in between, with a window, a tree or an observer, it does not.
 """
 
 from relaxlab.runtime.kv.block import Block, BlockTree
@@ -52,7 +52,7 @@ class SteadyDecode:
             or config.enable_kv_transfer
             or batch.has_tree
             or not batch.append_before
-            or batch.shares_pages
+            or batch.shares_much  # the more tokens follow, the less it is: decide again
             or not batch.entries
             or any(entry.tokens != 1 for entry in batch.entries)
         ):
