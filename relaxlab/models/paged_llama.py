@@ -122,7 +122,8 @@ class PagedLlama:
     ) -> None:
         self.model = model
         self.executable = relax.build(paged_decoder(model.config), target)
-        self.vm = relax.VirtualMachine(self.executable, runtime.cpu())
+        # the executable is bytecode, and runs as such while somebody watches
+        self.vm = relax.VirtualMachine(self.executable, runtime.cpu(), exec_mode="compiled")
         self.cache = paged_cache(
             model,
             page_size=page_size,
