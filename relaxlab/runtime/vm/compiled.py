@@ -271,6 +271,14 @@ def invoke(machine: "VirtualMachine", room: int, args: Sequence[Any]) -> Any:
     return invoke_closure(*args)
 
 
+def storage_of(machine: "VirtualMachine", shape: Any, device: int, itemsize: int) -> Storage | None:
+    """Return a storage for a shape; None if that is for ``vm.builtin.alloc_storage`` to refuse."""
+    allocators = machine.allocators
+    if type(shape) is not ShapeTuple or device >= len(allocators) or min(shape, default=0) < 0:
+        return None
+    return allocators[device].storage(shape.numel() * itemsize)
+
+
 def lost(function: LinkedFunction, result: Any) -> None:
     """Refuse a result that has no destination, unless it is empty."""
     if not (isinstance(result, Array) and not result):
@@ -303,6 +311,7 @@ _MODULE: Final[dict[str, Any]] = {
     "new_tuple": tuple.__new__,
     "references": sys.getrefcount,
     "spare": spare,
+    "storage_of": storage_of,
     "stack_room": stack_room,
 }
 _PASSED_THROUGH: Final = (run_compiled.__code__, enter.__code__, invoke.__code__)

@@ -22,7 +22,7 @@ from relaxlab.runtime.storage import layout
 from relaxlab.runtime.vm.builtin.shapes import MakeShapeCode, MatchShapeCode
 from relaxlab.runtime.vm.translate import HEAP, CallSite, Guard, Inliner, Writer
 
-__all__ = ["GUARDS", "INLINE", "storage_size"]
+__all__ = ["GUARDS", "INLINE"]
 
 _TAB = "    "
 
@@ -259,32 +259,26 @@ def _size_name(heap: int, slot: int) -> str:
 # ---- memory -------------------------------------------------------------------------------------
 
 
-def storage_size(writer: Writer, call: CallSite) -> tuple[int, int] | None:
-    """Return device index and bytes of an ``alloc_storage`` whose arguments are constants."""
-    if len(call.texts) != 5 or call.slots[0] != writer.function.machine_slot:
-        return None
-    _, shape, index, dtype, scope = call.values
-    if type(shape) is not ShapeTuple or type(index) is not int or index < 0:
-        return None
-    if not isinstance(dtype, DataType) or scope not in ("", "global"):
-        return None
-    if shape and min(shape) < 0:
-        return None
-    return index, shape.numel() * dtype.itemsize
-
-
 @INLINE.registered("vm.builtin.alloc_storage")
 def _alloc_storage(writer: Writer, call: CallSite) -> bool:
-    found = storage_size(writer, call)
-    if found is None or call.slot is None:
+    if len(call.texts) != 5 or call.slot is None:
         return False
-    index, nbytes = found
-    allocators = "machine.allocators"
-    enough = allocators if index == 0 else f"len({allocators}) > {index}"
-    writer.line(
-        f"{call.result} = {allocators}[{index}].storage({nbytes}) if {enough} "
-        f"else {writer.builtin(call)}"
-    )
+    if call.slots[0] != writer.function.machine_slot:
+        return False
+    _, shape, index, dtype, scope = call.values
+    if type(index) is not int or index < 0 or not isinstance(dtype, DataType):
+        return False
+    if type(scope) is not str or scope not in ("", "global"):
+        return False
+    careful, allocators = writer.builtin(call), "machine.allocators"
+    if type(shape) is ShapeTuple and min(shape, default=0) >= 0:
+        enough = allocators if index == 0 else f"len({allocators}) > {index}"
+        made = f"{allocators}[{index}].storage({shape.numel() * dtype.itemsize}) if {enough} else"
+    elif writer.is_register(call.slots[1]):
+        made = f"storage_of(machine, {call.texts[1]}, {index}, {dtype.itemsize}) or"
+    else:
+        return False
+    writer.line(f"{call.result} = {made} {careful}")
     return True
 
 
@@ -294,6 +288,8 @@ def _alloc_tensor(writer: Writer, call: CallSite) -> bool:
         return False
     offset, shape, dtype = call.values[1:4]
     if type(offset) is not int or not isinstance(dtype, DataType):
+        return False
+    if len(call.texts) == 5 and type(call.values[4]) is not str:
         return False
     storage = call.texts[0]
     if type(shape) is ShapeTuple:
@@ -306,4 +302,10 @@ def _alloc_tensor(writer: Writer, call: CallSite) -> bool:
             f"{call.result} = {cut} if type({storage}) is Storage else {writer.builtin(call)}"
         )
         return True
-    return False
+    size = call.texts[2]
+    if not writer.is_register(call.slots[2]):
+        return False
+    usual = f"type({storage}) is Storage and type({size}) is ShapeTuple"
+    cut = f"{storage}.tensor({size}, {call.texts[3]}, {offset})"
+    writer.line(f"{call.result} = {cut} if {usual} else {writer.builtin(call)}")
+    return True
