@@ -28,17 +28,17 @@ from relaxlab.codegen.attention.compiled import lanes
 from relaxlab.codegen.attention.gather import PageGatherer
 from relaxlab.codegen.attention.plan import (
     NO_BIAS,
-    Chunk,
+    Columns,
+    PageLayout,
     Plan,
-    chunk_of,
     make_plan,
     page_runs,
     ragged_runs,
-    tree_chunks,
+    tree_biases,
+    visible,
 )
 from relaxlab.codegen.attention.program import Layout
 from relaxlab.runtime.kv.attention import Kernel, KernelSpec, Kind, pick
-from relaxlab.runtime.kv.attention.page_table import PageTable
 from relaxlab.runtime.kv.attention.plans import RecentPlans
 from relaxlab.runtime.kv.attention.spec import array
 
@@ -61,6 +61,35 @@ def _ragged_layout(q: Array, k: Array, v: Array) -> Layout:
     heads, dim, v_dim = k.shape[1], k.shape[2], v.shape[2]
     steps = {"k_row": heads * dim, "k_head": dim, "v_row": heads * v_dim, "v_head": v_dim}
     return Layout(heads, q.shape[1] // heads, dim, v_dim, **steps, dtype=str(k.dtype))
+
+
+def _paged_columns(
+    tables: tuple[Array, Array, Array, Array], pages: Array
+) -> tuple[Array, Columns]:
+    """Return the runs, and the columns of chunks of many queries."""
+    starts = tables[0].astype(np.int64)
+    runs, begins, keys = page_runs(*tables[1:], PageLayout.of(pages))
+    return runs, {
+        "first_token": starts[:-1],
+        "tokens": np.diff(starts),
+        "first_run": begins[:-1],
+        "last_run": begins[1:],
+        "keys": keys,
+    }
+
+
+def _ragged_columns(q_indptr: Array, kv_indptr: Array, k: Array, v: Array) -> tuple[Array, Columns]:
+    """Return the runs, and the columns of sequences that attend to their own new keys."""
+    starts = q_indptr.astype(np.int64)
+    runs = ragged_runs(kv_indptr, k, v)
+    number = np.arange(len(runs))
+    return runs, {
+        "first_token": starts[:-1],
+        "tokens": np.diff(starts),
+        "first_run": number,
+        "last_run": number + 1,
+        "keys": runs[:, 2],
+    }
 
 
 class _Compiled:
@@ -136,12 +165,16 @@ class PagedDecode(_Compiled):
             q = q if turn is None else turn.at(q, array(q_rope_position))
 
         def make() -> Plan:
-            table: PageTable = PageTable.of(indptr, values, info, pages.shape[3])
-            chunks = [
-                Chunk(i, 1, page_runs(c, pages.shape), c.count, c.count)
-                for i, c in enumerate(table.chunks)
-            ]
-            return make_plan(_paged_layout(q, pages), chunks, NO_BIAS)
+            runs, starts, keys = page_runs(indptr, values, info, PageLayout.of(pages))
+            columns: Columns = {
+                "first_token": np.arange(len(keys)),
+                "tokens": 1,
+                "first_run": starts[:-1],
+                "last_run": starts[1:],
+                "keys": keys,
+                "hi": keys,
+            }
+            return make_plan(_paged_layout(q, pages), runs, columns, NO_BIAS)
 
         plan = self._plans.get(make, (indptr, values, info), (q.shape, pages.shape, pages.dtype))
         self.run(plan, q, pages, pages, output, lse, sm_scale)
@@ -183,19 +216,10 @@ class PagedPrefill(_Compiled):
         tables = (array(q_indptr), indptr, values, info)
 
         def make() -> Plan:
-            table: PageTable = PageTable.of(*tables[1:], pages.shape[3])
-            starts = tables[0].tolist()
-            chunks = [
-                chunk_of(
-                    (starts[i], starts[i + 1]),
-                    page_runs(c, pages.shape),
-                    c.count,
-                    causal=bool(causal),
-                    window=self.window,
-                )
-                for i, c in enumerate(table.chunks)
-            ]
-            return make_plan(_paged_layout(q, pages), chunks, NO_BIAS)
+            runs, columns = _paged_columns(tables, pages)
+            tokens, keys = columns["tokens"], np.asarray(columns["keys"])
+            columns |= visible(tokens, keys, causal=bool(causal), window=self.window)
+            return make_plan(_paged_layout(q, pages), runs, columns, NO_BIAS)
 
         rest = (q.shape, pages.shape, pages.dtype, bool(causal))
         self.run(self._plans.get(make, tables, rest), q, pages, pages, output, lse, sm_scale)
@@ -235,10 +259,10 @@ class PagedPrefillTree(_Compiled):
         trees = (array(tree_order_indptr), array(tree_order))
 
         def make() -> Plan:
-            table: PageTable = PageTable.of(*tables[1:], pages.shape[3])
-            found = [(page_runs(c, pages.shape), c.count) for c in table.chunks]
-            chunks, biases = tree_chunks(tables[0].tolist(), found, *trees)
-            return make_plan(_paged_layout(q, pages), chunks, biases)
+            runs, columns = _paged_columns(tables, pages)
+            tokens, keys = np.asarray(columns["tokens"]), np.asarray(columns["keys"])
+            more, biases = tree_biases(tokens, keys, *trees)
+            return make_plan(_paged_layout(q, pages), runs, columns | more, biases)
 
         rest = (q.shape, pages.shape, pages.dtype)
         plan = self._plans.get(make, (*tables, *trees), rest)
@@ -296,12 +320,10 @@ class RaggedPrefill(_Compiled):
         k, v = np.ascontiguousarray(k), np.ascontiguousarray(v)
 
         def make() -> Plan:
-            starts, kv_starts = tables[0].tolist(), tables[1].tolist()
-            chunks = [
-                chunk_of((starts[i], starts[i + 1]), runs, runs[0][2], causal=bool(causal))
-                for i, runs in enumerate(ragged_runs(kv_starts, k, v))
-            ]
-            return make_plan(_ragged_layout(q, k, v), chunks, NO_BIAS)
+            runs, columns = _ragged_columns(*tables, k, v)
+            tokens, keys = columns["tokens"], np.asarray(columns["keys"])
+            columns |= visible(tokens, keys, causal=bool(causal))
+            return make_plan(_ragged_layout(q, k, v), runs, columns, NO_BIAS)
 
         rest = (q.shape, k.shape, v.shape, k.dtype, bool(causal))
         self.run(self._plans.get(make, tables, rest), q, k, v, output, lse, sm_scale)
@@ -356,10 +378,10 @@ class RaggedPrefillTree(_Compiled):
         k, v = np.ascontiguousarray(k), np.ascontiguousarray(v)
 
         def make() -> Plan:
-            runs = ragged_runs(tables[1].tolist(), k, v)
-            found = [(one, one[0][2]) for one in runs]
-            chunks, biases = tree_chunks(tables[0].tolist(), found, *tables[2:])
-            return make_plan(_ragged_layout(q, k, v), chunks, biases)
+            runs, columns = _ragged_columns(*tables[:2], k, v)
+            tokens, keys = np.asarray(columns["tokens"]), np.asarray(columns["keys"])
+            more, biases = tree_biases(tokens, keys, *tables[2:])
+            return make_plan(_ragged_layout(q, k, v), runs, columns | more, biases)
 
         rest = (q.shape, k.shape, v.shape, k.dtype)
         self.run(self._plans.get(make, tables, rest), q, k, v, output, lse, sm_scale)
@@ -402,20 +424,11 @@ class MLAPrefill(_Compiled):
         tables = (array(q_indptr), array(page_indptr), array(page_values), array(length_info))
 
         def make() -> Plan:
-            table: PageTable = PageTable.of(*tables[1:], pages.shape[1])
-            starts = tables[0].tolist()
-            chunks = [
-                chunk_of(
-                    (starts[i], starts[i + 1]),
-                    page_runs(c, pages.shape),
-                    c.count,
-                    causal=bool(causal),
-                )
-                for i, c in enumerate(table.chunks)
-            ]
-            dtype = str(pages.dtype)
-            layout = Layout(1, q.shape[1], dim, v_dim, dim, 0, dim, 0, dtype)
-            return make_plan(layout, chunks, NO_BIAS)
+            runs, columns = _paged_columns(tables, pages)
+            tokens, keys = columns["tokens"], np.asarray(columns["keys"])
+            columns |= visible(tokens, keys, causal=bool(causal))
+            layout = Layout(1, q.shape[1], dim, v_dim, dim, 0, dim, 0, str(pages.dtype))
+            return make_plan(layout, runs, columns, NO_BIAS)
 
         rest = (q.shape, pages.shape, pages.dtype, output.shape, bool(causal))
         self.run(self._plans.get(make, tables, rest), q, pages, pages, output, lse, sm_scale)

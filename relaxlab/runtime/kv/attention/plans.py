@@ -43,7 +43,8 @@ class RecentPlans:
         plan = self._plans.get(key)
         if plan is None:
             plan = make()
-            while len(self._plans) >= self._kept:
-                del self._plans[next(iter(self._plans))]
+            # a copy of the keys, and no complaint: another thread may be doing the same
+            for old in list(self._plans)[: len(self._plans) - self._kept + 1]:
+                self._plans.pop(old, None)
             self._plans[key] = plan
         return plan
