@@ -18,13 +18,18 @@ Examples
 """
 
 from relaxlab.exercises import (  # noqa: F401 - a chapter registers its exercises
+    attention,
     bytecode,
     file,
     graphs,
+    kernels,
+    language,
     machine,
     memory,
+    modes,
     pages,
     passes,
+    serving,
     tour,
 )
 from relaxlab.exercises.exercise import WrongAnswer, check, exercises

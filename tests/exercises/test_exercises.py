@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from relaxlab import relax, runtime
@@ -164,6 +165,89 @@ def test_the_answers_of_a_chapter_are_judged(name, right, wrong):
         if right is not None:
             explained = f"{caught.value.found.expected} {caught.value.found.where}"
             assert str(right) not in explained.split()
+
+
+def rms(x, out):
+    values = x.numpy()
+    out.copyfrom(values / np.sqrt((values * values).mean(axis=1, keepdims=True) + 1e-6))
+
+
+def rms_of_all(x, out):
+    values = x.numpy()
+    out.copyfrom(values / np.sqrt((values * values).mean() + 1e-6))
+
+
+def changes_x(x, out):
+    rms(x, out)
+    x.copyfrom(x.numpy() + 1)
+
+
+def merged(results, lses):
+    weights = np.exp(np.array(lses) - max(lses))
+    return sum(w * one for w, one in zip(weights, results, strict=True)) / weights.sum()
+
+
+def overflowing(results, lses):
+    with np.errstate(all="ignore"):
+        weights = np.exp(np.array(lses))
+        return sum(w * one for w, one in zip(weights, results, strict=True)) / weights.sum()
+
+
+def rowed(value):
+    return from_source(
+        "@I.ir_module\nclass M:\n    @R.function\n"
+        f'    def main(x: R.Tensor(({value}, 3), "float32")):\n'
+        "        y = R.nn.relu(x)\n        z = R.multiply(y, y)\n        return z\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        (
+            "02.q1",
+            lambda: rowed('"n"'),
+            [(lambda: 1, "1 (int)"), (lambda: rowed("2"), "shape"), (lambda: residual("x"), "")],
+        ),
+        (
+            "04.q1",
+            lambda: rms,
+            [
+                (lambda: "f", "f"),
+                (lambda: lambda x, out: None, "untouched"),
+                (lambda: rms_of_all, "mean squares"),
+                (lambda: changes_x, "changed x"),
+            ],
+        ),
+        (
+            "10.q1",
+            lambda: merged,
+            [
+                (lambda: 0, "0 (int)"),
+                (lambda: lambda results, lses: results[0], "another average"),
+                (lambda: overflowing, "infinite"),
+                (lambda: lambda results, lses: results, "shape"),
+            ],
+        ),
+        ("12.q1", lambda: 4, [(lambda: 6, "taken back"), (lambda: 1.5, "1.5"), (lambda: "x", "x")]),
+        ("14.q1", lambda: 3, [(lambda: 9, "of its own"), (lambda: 1, "1 (int)")]),
+    ],
+)
+def test_programs_and_functions_are_judged(name, right, wrong):
+    assert check(name, right()) is True
+    for answer, got in wrong:
+        with pytest.raises(WrongAnswer) as caught:
+            check(name, answer())
+        assert got in caught.value.found.got
+
+
+def test_an_executable_is_judged_in_both_modes():
+    for wrong, got in ((3, "3 (int)"), (machine(right, "other").executable, "other")):
+        with pytest.raises(WrongAnswer) as caught:
+            check("08.q1", wrong)
+        assert got in caught.value.found.got
+    with pytest.raises(WrongAnswer, match=r"collatz\(2\) = 1"):
+        check("08.q1", machine(too_early, "collatz").executable)
 
 
 def test_the_recorded_library_of_the_course_is_where_its_exercise_says():
