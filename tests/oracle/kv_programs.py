@@ -3,8 +3,9 @@
 usage, by a Python with the real TVM: kv_programs.py FILE    FILE: a list of {config, ops, full};
 output: for each a list with one entry per operation, a record if ``full``, else its digest.
 
-Kernels record their integer arguments and compute nothing: what is compared is bookkeeping. All
-calls go through ``vm.builtin.*``, so one executor serves both machines.
+Kernels record their integer arguments. Unless the configuration says ``"compute"`` they compute
+nothing, and what is compared is bookkeeping. All calls go through ``vm.builtin.*``, so one executor
+serves both machines.
 """
 
 import hashlib
@@ -12,6 +13,8 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 PAGES = ("page_indptr", "page_values", "length_info", "k_rope_pos_offset", "q_rope_position")
 ROTATION = ("rotary_mode", "rope_scale", "rope_theta", "sm_scale")
@@ -53,8 +56,9 @@ class Executor:
     Parameters
     ----------
     backend
-        ``get(name)``, ``shape(ints)``, ``empty(shape, dtype)``, ``function(f)`` and
-        ``ints(tensor)`` (a list, or None if it holds no int32) of one machine.
+        ``get(name)``, ``shape(ints)``, ``empty(shape, dtype)``, ``tensor(array)``, ``function(f)``,
+        ``ints(tensor)`` (a list, or None if it holds no int32) and ``kernels(config)`` (by role) of
+        one machine.
     config
         Creation arguments.
     """
@@ -67,6 +71,9 @@ class Executor:
         self.unsound: set[int] = set()
         self.lengths: list[int] = []
         self.latent = config["attn_kinds"][0] == 1
+        self.dtype = config.get("dtype", "float32")
+        self.kernels = backend.kernels(config) if config.get("compute") else {}
+        self.drawn = 0
         self.cache = self.create()
 
     def recording(self, role: str) -> Any:
@@ -80,6 +87,8 @@ class Executor:
                     if numbers is not None:
                         call.append([name, numbers])
             self.calls.append(call)
+            if role in self.kernels:
+                self.kernels[role](*arguments)
 
         return self.backend.function(kernel)
 
@@ -103,7 +112,7 @@ class Executor:
             c["rotary_scale"],
             c["rotary_theta"],
             None,
-            self.backend.empty((), "float32"),
+            self.backend.empty((), self.dtype),
             f("append"),
             f("append_mla"),
             tirx("ragged"),
@@ -153,11 +162,11 @@ class Executor:
             self.calls = []
             layers = self.config["layers"][1] - self.config["layers"][0]
             if self.latent:
-                room = self.backend.empty((layers, length, self.config["head_dim"]), "float32")
+                room = self.backend.empty((layers, length, self.config["head_dim"]), self.dtype)
                 name, rooms = "attention_kv_cache_debug_get_kv_mla", [room]
             else:
                 shape = (layers, length, self.config["num_kv_heads"], self.config["head_dim"])
-                rooms = [self.backend.empty(shape, "float32") for _ in range(2)]
+                rooms = [self.backend.empty(shape, self.dtype) for _ in range(2)]
                 name = "attention_kv_cache_debug_get_kv"
             self.call(name, self.cache, seq_id, 0, length, *rooms)
             slots = self.calls[0][1][1]
@@ -203,21 +212,28 @@ class Executor:
         found = self.call("attention_kv_cache_get_query_positions", self.cache)
         return self.backend.ints(found)
 
-    def attend(self, layer: int) -> None:
+    def random(self, shape: tuple[int, ...]) -> Any:
+        """Return the next random tensor, the same on both machines."""
+        self.drawn += 1
+        values = np.random.default_rng(self.drawn).standard_normal(shape)
+        return self.backend.tensor(values.astype(self.dtype))
+
+    def attend(self, layer: int) -> Any:
         c, total, empty = self.config, sum(self.lengths), self.backend.empty
         heads, size = c["num_qo_heads"], c["head_dim"]
         prefix = "attention_kv_cache_"
         if not self.latent:
-            qkv = empty((total, heads + 2 * c["num_kv_heads"], size), "float32")
-            o = empty((total, heads, size), "float32")
+            qkv = self.random((total, heads + 2 * c["num_kv_heads"], size))
+            o = empty((total, heads, size), self.dtype)
             self.call(prefix + "attention_with_fused_qkv", self.cache, layer, 0.5, qkv, o)
-            return
+            return o.numpy().astype("float32").tolist() if self.kernels else None
         kv = empty((total, size), "float32")
         self.call(prefix + "append_mla_kv", self.cache, layer, kv)
         q, o = (empty((total, heads, n), "float32") for n in (size, c["v_head_dim"]))
         lse = empty((total, heads), "float32")
         self.call(prefix + "self_attention", self.cache, layer, 0.5, q, q, o, o, lse)
         self.call(prefix + "cross_attention", self.cache, layer, 0.5, q, o, lse)
+        return None
 
     def end(self) -> None:
         self.call("kv_state_end_forward", self.cache)
@@ -242,6 +258,8 @@ def run(backend: Any, program: dict[str, Any]) -> list[Any]:
 if __name__ == "__main__":
     import tvm
     import tvm_ffi
+    from tvm.relax.frontend.nn.llm import kv_cache as factories
+    from tvm.s_tir import dlight
 
     class RealTVM:
         """The real machine."""
@@ -259,6 +277,42 @@ if __name__ == "__main__":
         @staticmethod
         def empty(shape: tuple[int, ...], dtype: str) -> Any:
             return tvm.runtime.empty(shape, dtype, device=tvm.cpu())
+
+        @staticmethod
+        def tensor(array: Any) -> Any:
+            return tvm.runtime.tensor(array, tvm.cpu())
+
+        @staticmethod
+        def kernels(c: dict[str, Any]) -> dict[str, Any]:
+            kv, q, d, t = c["num_kv_heads"], c["num_qo_heads"], c["head_dim"], c["dtype"]
+            size = c["sizes"][3]
+            page, scale, theta = {"page_size": size}, c["rotary_scale"], c["rotary_theta"]
+            layers = c["layers"][1] - c["layers"][0]
+            made = {
+                "append": factories._kv_cache_transpose_append(kv, d, t, **page),
+                "debug": factories._kv_cache_debug_get_kv(layers, kv, d, t),
+                "prefill": factories._attention_prefill_cpu(kv, q, d, t, False, {}, **page),
+                "decode": factories._attention_decode_cpu(kv, q, d, t, False, {}, **page),
+                "prefill_sliding": factories._attention_prefill_cpu(kv, q, d, t, True, {}, **page),
+                "decode_sliding": factories._attention_decode_cpu(kv, q, d, t, True, {}, **page),
+                "ragged": factories._attention_prefill_ragged_cpu(kv, q, d, d, t, {}),
+                "tree": factories.tree_attn_cpu(kv, q, d, t, {}),
+                "tree_paged": factories.tree_attn_with_paged_kv_cache_cpu(kv, q, d, t, {}),
+                "merge": factories._merge_state_inplace_cpu(t),
+                "split_rotary": factories.llama_rope_with_position_map(
+                    theta, scale, d, q, kv, t, {}, None
+                ),
+                "copy_page": factories._copy_single_page_cpu(kv, size, d, t),
+                "compact": factories._compact_kv_copy_cpu(kv, d, t, **page),
+            }
+            target = tvm.target.Target.from_device(tvm.cpu())
+            built = {}
+            for role, function in made.items():
+                mod = tvm.IRModule({"main": function})
+                with target:
+                    mod = dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(mod)
+                built[role] = tvm.tirx.build(mod["main"], target=target).main
+            return built
 
         @staticmethod
         def ints(tensor: Any) -> list[int] | None:

@@ -9,11 +9,32 @@ import random
 import subprocess
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from relaxlab.runtime.container import ShapeTuple
 from relaxlab.runtime.kv import exact
+from relaxlab.runtime.kv.attention import KernelSpec, pick
+from relaxlab.runtime.kv.rope import Rope
 from relaxlab.runtime.packed_func import get_global_func
-from relaxlab.runtime.tensor import empty
+from relaxlab.runtime.tensor import empty, tensor
 from tests.oracle.kv_programs import Executor, digest
+
+KINDS = {
+    "append": "transpose_append",
+    "debug": "debug_get_kv",
+    "prefill": "paged_prefill",
+    "decode": "paged_decode",
+    "prefill_sliding": "paged_prefill_sliding",
+    "decode_sliding": "paged_decode_sliding",
+    "ragged": "ragged_prefill",
+    "tree": "ragged_prefill_tree",
+    "tree_paged": "paged_prefill_tree",
+    "merge": "merge_state_inplace",
+    "split_rotary": "split_rotary",
+    "copy_page": "copy_single_page",
+    "compact": "compact_copy",
+}
 
 PROGRAM = Path(__file__).with_name("kv_programs.py")
 OPERATIONS = 150
@@ -30,9 +51,23 @@ class Ours:
     def function(kernel):
         return kernel
 
+    tensor = staticmethod(tensor)
+
     @staticmethod
     def ints(tensor):
         return tensor.array.tolist() if tensor.dtype == "int32" else None
+
+    @staticmethod
+    def kernels(config):
+        spec = KernelSpec(
+            config["num_qo_heads"],
+            config["num_kv_heads"],
+            config["head_dim"],
+            page_size=config["sizes"][3],
+            dtype=config["dtype"],
+            rope=Rope(config["head_dim"], config["rotary_theta"], config["rotary_scale"]),
+        )
+        return {role: pick(kind, spec, "numpy") for role, kind in KINDS.items()}
 
 
 def random_config(rng):
@@ -73,9 +108,9 @@ class Generator:
     batch, and forks or pops that need a page when there is none.
     """
 
-    def __init__(self, seed):
+    def __init__(self, seed, config=None):
         self.random = random.Random(seed)
-        self.executor = Executor(Ours, random_config(self.random))
+        self.executor = Executor(Ours, config or random_config(self.random))
         self.config = self.executor.config
         self.cache = self.executor.cache
         self.page = self.config["sizes"][3]
@@ -85,10 +120,10 @@ class Generator:
         self.last = []
         self.queue = []
 
-    def program(self):
+    def program(self, length=OPERATIONS):
         """Return the operations, and what ours did."""
         ops, records = [], []
-        while len(ops) < OPERATIONS:
+        while len(ops) < length:
             op = self.queue.pop(0) if self.queue else self.draw()
             if op is not None:
                 ops.append(op)
@@ -287,3 +322,44 @@ def test_random_operations(oracle_python):
     found, total = differences(first, count, oracle_python)
     assert not found, f"{len(found)} of {count} programs differ:\n" + "\n\n".join(found[:3])
     assert total == count * OPERATIONS
+
+
+def computing(page, *, sliding=0, rope_mode=0, dtype="float32"):
+    return {
+        "sizes": [8, 40 * page, 64, page, sliding],
+        "layers": [0, 1],
+        "attn_kinds": [0],
+        "num_qo_heads": 4,
+        "num_kv_heads": 2,
+        "head_dim": 8,
+        "v_head_dim": 8,
+        "rope_mode": rope_mode,
+        "rotary_scale": 0.5,
+        "rotary_theta": 500.0,
+        "dtype": dtype,
+        "compute": True,
+    }
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        computing(16),  # TVM's tree kernels know no other page size
+        computing(3, sliding=1, rope_mode=1),
+        computing(16, rope_mode=1, dtype="float16"),
+    ],
+    ids=["trees", "sliding", "float16"],
+)
+def test_outputs_of_random_rounds(config, oracle_python):
+    with exact():
+        ops, records = Generator(5, config).program(120)
+    theirs = real([{"config": config, "ops": ops, "full": True}], oracle_python)[0]
+    tolerance = 2e-3 if config["dtype"] == "float16" else 1e-5
+    compared = 0
+    for op, ours, real_ones in zip(ops, records, theirs, strict=True):
+        if op[0] == "attend":
+            a, b = (np.array(record.pop("result")) for record in (ours, real_ones))
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=str(op))
+            compared += 1
+        assert json.loads(json.dumps(ours)) == real_ones, op
+    assert compared > 10
