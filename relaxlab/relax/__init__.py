@@ -42,7 +42,13 @@ from relaxlab.relax.expr import (
     ShapeExpr,
     VarBinding,
 )
-from relaxlab.relax.expr_functor import ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor
+from relaxlab.relax.expr_functor import (
+    ExprFunctor,
+    ExprMutator,
+    ExprVisitor,
+    PyExprMutator,
+    PyExprVisitor,
+)
 from relaxlab.relax.literals import const, convert_to_expr, dtype_const, prim_value
 from relaxlab.relax.op.base import (
     call_dps_packed,
@@ -79,6 +85,7 @@ __all__ = [
     "DummyGlobalInfo",
     "ExecBuilder",
     "Expr",
+    "ExprFunctor",
     "ExprMutator",
     "ExprVisitor",
     "ExternFunc",

@@ -16,6 +16,7 @@ Examples
 ...         super().visit_call_(op)
 """
 
+from functools import cache
 from typing import Any, TypeVar
 
 from relaxlab.ir import (
@@ -51,7 +52,15 @@ from relaxlab.relax.normalizer import flatten_blocks
 from relaxlab.relax.type_relations import type_lca
 from relaxlab.relax.type_variables import erase_to_well_defined
 
-__all__ = ["ExprMutator", "ExprVisitor", "PyExprMutator", "PyExprVisitor", "mutator", "visitor"]
+__all__ = [
+    "ExprFunctor",
+    "ExprMutator",
+    "ExprVisitor",
+    "PyExprMutator",
+    "PyExprVisitor",
+    "mutator",
+    "visitor",
+]
 
 C = TypeVar("C", bound=type)
 
@@ -89,6 +98,68 @@ def _is_scalar_call(expr: Expr) -> bool:
         and isinstance(expr.ty, PrimType)
         and not expr.op.name.startswith("relax.")
     )
+
+
+class ExprFunctor:
+    """Plain dispatch: ``visit_expr`` calls the method of the node's kind, and nothing else happens.
+
+    A subclass says what each kind comes to. Scalar expressions have methods of their own, named
+    after their classes: ``visit_add_``, ``visit_int_imm_``.
+
+    Raises
+    ------
+    NotImplementedError
+        From ``visit_expr``, for a kind that the subclass has no method for.
+    """
+
+    def visit_expr(self, expr: Expr) -> Any:
+        """Return what the method of this kind of expression returns."""
+        method = _METHODS.get(type(expr), f"visit_{_snake(type(expr).__name__)}_")
+        function = getattr(self, method, None)
+        return self.visit_expr_fallback_(expr) if function is None else function(expr)
+
+    def visit_expr_fallback_(self, op: Expr) -> Any:
+        """Say what to do with an expression that has no method."""
+        method = _METHODS.get(type(op), f"visit_{_snake(type(op).__name__)}_")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say what a {type(op).__name__} comes to: it needs "
+            f"{method}, or visit_expr_fallback_ for all kinds"
+        )
+
+    def visit_binding(self, binding: Binding) -> Any:
+        """Return what the method of this kind of binding returns."""
+        name = "visit_match_cast_" if isinstance(binding, MatchCast) else "visit_var_binding_"
+        return self._of(name, binding, Binding)
+
+    def visit_binding_block(self, block: BindingBlock) -> Any:
+        """Return what the method of this kind of block returns."""
+        dataflow = isinstance(block, DataflowBlock)
+        name = "visit_dataflow_block_" if dataflow else "visit_binding_block_"
+        return self._of(name, block, BindingBlock)
+
+    def visit_var_def(self, var: Var) -> Any:
+        """Return what the method of this kind of variable returns, where it is defined."""
+        dataflow = isinstance(var, DataflowVar)
+        return self._of("visit_dataflow_var_def_" if dataflow else "visit_var_def_", var, Var)
+
+    def _of(self, method: str, node: Any, kind: type) -> Any:
+        if not isinstance(node, kind):
+            raise TypeError(f"Invalid type: {type(node)}, expected a {kind.__name__}")
+        function = getattr(self, method, None)
+        if function is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} does not say what a {type(node).__name__} comes to: it "
+                f"needs {method}"
+            )
+        return function(node)
+
+
+@cache
+def _snake(name: str) -> str:
+    """Return the name of a class as part of a method's name: FloorDiv is floor_div."""
+    if name.isupper():
+        return name.lower()
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
 
 
 class ExprVisitor:
@@ -489,11 +560,28 @@ def _is(a: object, b: object) -> bool:
 
 
 class PyExprVisitor(ExprVisitor):
-    """A visitor under TVM's name for user-defined ones; see :func:`visitor`."""
+    """A visitor under TVM's name for user-defined ones; see :func:`visitor`.
+
+    As in TVM a dataflow variable is no variable to ``visit_var_``, nor a dataflow block a block
+    to ``visit_binding_block_``. Sizes inside types are not visited.
+    """
+
+    def visit_dataflow_var_(self, op: DataflowVar) -> None:
+        """Visit a use of a dataflow variable."""
+        self.visit_leaf_(op)
+
+    def visit_dataflow_block_(self, block: DataflowBlock) -> None:
+        """Visit the bindings of a dataflow block."""
+        for binding in block.bindings:
+            self.visit_binding(binding)
 
 
 class PyExprMutator(ExprMutator):
     """A mutator with the methods that TVM gives to user-defined ones; see :func:`mutator`."""
+
+    def visit_dataflow_var_(self, op: DataflowVar) -> Expr:
+        """Return what a use of a dataflow variable becomes; ``visit_var_`` is not asked."""
+        return self.var_remap.get(op, op)
 
     @property
     def builder_(self) -> BlockBuilder:
@@ -522,10 +610,31 @@ class PyExprMutator(ExprMutator):
 
 
 def visitor(cls: C) -> C:
-    """Mark a class as a visitor; it needs nothing more."""
-    return cls
+    """Mark a class as a visitor.
+
+    Raises
+    ------
+    AssertionError
+        If it is no subclass of :class:`PyExprVisitor`.
+    """
+    return _derived(cls, PyExprVisitor)
 
 
 def mutator(cls: C) -> C:
-    """Mark a class as a mutator; it needs nothing more."""
+    """Mark a class as a mutator.
+
+    Raises
+    ------
+    AssertionError
+        If it is no subclass of :class:`PyExprMutator`.
+    """
+    return _derived(cls, PyExprMutator)
+
+
+def _derived(cls: C, base: type) -> C:
+    if not issubclass(cls, base):
+        raise AssertionError(
+            "Please use the user-facing method overriding class, i.e., "
+            f"{base.__name__}: {cls!r} is no subclass of it"
+        )
     return cls

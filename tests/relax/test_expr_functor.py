@@ -9,6 +9,7 @@ from relaxlab.ir import Var
 from relaxlab.ir.type import Type
 from relaxlab.relax import op
 from relaxlab.relax.expr_functor import (
+    ExprFunctor,
     ExprMutator,
     ExprVisitor,
     PyExprMutator,
@@ -174,3 +175,78 @@ def test_tvm_names_of_a_mutators_methods() -> None:
     other = changer.with_type(x, relax.TensorType([5], "float32"))
     assert (other.name, str(other.ty)) == ("x", 'R.Tensor((5,), dtype="float32")')
     assert changer.lookup_binding(x) is None
+
+
+@visitor
+class _Log(PyExprVisitor):
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def visit_var_(self, op_: relax.Var) -> None:
+        self.seen.append(f"var {op_.name}")
+
+    def visit_dataflow_var_(self, op_: Any) -> None:
+        self.seen.append(f"dataflow {op_.name}")
+        super().visit_dataflow_var_(op_)
+
+    def visit_binding_block_(self, block: Any) -> None:
+        self.seen.append("block")
+        super().visit_binding_block_(block)
+
+
+def test_visitors_of_users_tell_dataflow_apart_as_in_tvm() -> None:
+    log = _Log()
+    log.visit_expr(example())
+    assert log.seen.count("dataflow lv") == 1
+    assert "var lv" not in log.seen
+    assert log.seen[0] != "block"  # the first block of the example is a dataflow block
+
+
+class _Doubling(PyExprMutator):
+    def visit_var_(self, op_: relax.Var) -> relax.Expr:
+        raise AssertionError("asked for a dataflow variable")
+
+
+def test_mutators_of_users_are_not_asked_for_dataflow_variables_as_variables() -> None:
+    lv = relax.DataflowVar("lv", relax.TensorType([4], "float32"))
+    assert _Doubling().visit_expr(relax.Tuple((lv,))).fields == (lv,)
+
+
+class _Sizes(ExprFunctor):
+    def visit_var_(self, op_: relax.Var) -> int:
+        return 1
+
+    def visit_call_(self, op_: relax.Call) -> Any:
+        return 1 + sum(map(self.visit_expr, op_.args))
+
+    def visit_add_(self, op_: Any) -> Any:
+        return self.visit_expr(op_.a) + self.visit_expr(op_.b)
+
+    def visit_int_imm_(self, op_: Any) -> Any:
+        return int(op_.value)
+
+
+def test_functor_dispatches_and_nothing_else() -> None:
+    x = tensor("x", 4)
+    sizes = _Sizes()
+    assert sizes.visit_expr(op.add(op.exp(x), x)) == 4
+    assert sizes.visit_expr(Var("n", "int64") + 5) == 6
+    with pytest.raises(NotImplementedError, match=r"_Sizes .* ShapeExpr .* visit_shape_expr_"):
+        sizes.visit_expr(relax.ShapeExpr([1]))
+    with pytest.raises(NotImplementedError, match="visit_var_def_"):
+        sizes.visit_var_def(x)
+    with pytest.raises(TypeError, match="Invalid type"):
+        sizes.visit_binding(x)  # type: ignore[arg-type]  # what is being tested
+    binding = relax.VarBinding(x, x)
+    with pytest.raises(NotImplementedError, match="visit_var_binding_"):
+        sizes.visit_binding(binding)
+    with pytest.raises(NotImplementedError, match="visit_dataflow_block_"):
+        sizes.visit_binding_block(relax.DataflowBlock((binding,)))
+
+
+def test_only_what_can_be_one_is_marked() -> None:
+    assert visitor(_Log) is _Log
+    assert mutator(_Doubling) is _Doubling
+    for mark in (visitor, mutator):
+        with pytest.raises(AssertionError, match="user-facing method overriding class"):
+            mark(_Sizes)
