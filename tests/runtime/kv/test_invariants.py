@@ -52,6 +52,7 @@ def test_a_sound_state_has_no_violations(m):
         (lambda s: changed_block(s, 0, references=2), "block 0 counts 2 references, there are 1"),
         (lambda s: changed_block(s, 0, length=4), "its blocks hold 10"),
         (lambda s: changed_block(s, 2, length=5), "is shared and has 5 tokens: no full pages"),
+        (lambda s: changed_block(s, 2, length=3), "block 2 has 2 pages, its 3 tokens need 1"),
         (lambda s: changed_block(s, 0, start=5), "block 0 starts at 5, but sequence 0 has 6"),
         (lambda s: changed_block(s, 0, parent=8), "follows block 8, which does not exist"),
         (lambda s: changed_block(s, 0, sink=2), "less than its sink of 2"),
