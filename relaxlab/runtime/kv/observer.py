@@ -1,6 +1,6 @@
 """What a paged cache tells whoever watches it: one event for every change of its state.
 
-Folding the events (``snapshot.fold``) gives exactly what ``snapshot.snapshot(cache)`` sees, after
+Folding the events (``snapshot.fold``) gives exactly what ``cache.snapshot()`` returns, after
 every operation, also after one that was refused: an animation made from events cannot lie.
 
 ======================  =====================================================================

@@ -34,6 +34,7 @@ from relaxlab.runtime.kv.misuse import KVCacheWarning
 from relaxlab.runtime.kv.observer import Event, Misused, Observer
 from relaxlab.runtime.kv.round_checks import pages_needed
 from relaxlab.runtime.kv.sequence import SequenceTable
+from relaxlab.runtime.kv.snapshot import CacheState, snapshot
 from relaxlab.runtime.kv.steady_decode import SteadyDecode
 from relaxlab.runtime.kv.transfer import Transfer
 from relaxlab.runtime.tensor import Tensor, require_cpu
@@ -131,6 +132,10 @@ class PagedState(AttentionKVCache):
     def groups_imported(self) -> frozenset[int] | None:
         """Which groups of a running import are here; None if none is running."""
         return None if self._import is None else frozenset(self._import)
+
+    def snapshot(self) -> CacheState:
+        """Return the state as plain values, which the events told so far fold to."""
+        return snapshot(self)
 
     def empty(self) -> bool:
         """Whether no sequence exists and every page is free."""

@@ -1,6 +1,6 @@
 """The state of a paged cache as plain values, taken from the cache or folded from its events.
 
-``snapshot(cache)`` looks at the real object; ``fold(events, start)`` never sees it. That both are
+``cache.snapshot()`` looks at the real object; ``fold(events, start)`` never sees it. That both are
 equal after every operation is what makes a recording trustworthy, and it is a property test.
 There is no TVM counterpart.
 
@@ -15,11 +15,13 @@ Examples
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from relaxlab.runtime.kv import observer as ev
 from relaxlab.runtime.kv.block import NO_PAGE
-from relaxlab.runtime.kv.paged_kv_cache import PagedAttentionKVCache
+
+if TYPE_CHECKING:  # the cache offers its snapshot as a method
+    from relaxlab.runtime.kv.paged_state import PagedState
 
 __all__ = [
     "BlockState",
@@ -112,7 +114,7 @@ class CacheState:
         return self.num_pages - self.fresh + len(self.freed)
 
 
-def snapshot(cache: PagedAttentionKVCache) -> CacheState:
+def snapshot(cache: "PagedState") -> CacheState:
     """Return the state of a cache as it is now."""
     pool, batch, groups = cache.blocks.pool, cache.current_round, cache.groups_imported
     return CacheState(
