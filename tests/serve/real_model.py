@@ -1,7 +1,10 @@
 """Real models for tests: caches that are made anew, and failures at chosen operations."""
 
+from contextlib import contextmanager
+
 from relaxlab.errors import InternalError
 from relaxlab.models.paged_llama import PagedLlama, paged_cache
+from relaxlab.runtime.kv.attention import FAMILIES, Family, pick
 
 OPERATIONS = ("add_sequence", "remove_sequence", "fork_sequence", "popn")
 OPERATIONS += ("run", "commit", "save", "restore")
@@ -42,26 +45,43 @@ class Failing:
 
         return operation
 
-    def _broken_round(self, sequences, counts, tokens, rows, parents=None):
-        table = self._llama.cache._attention  # the kernels of the layers
-        kernels, calls = table._kernels, []
+    def _broken_round(self, *arguments, **keywords):
+        calls = []
 
-        class Broken:
-            def __getattr__(self, name):
-                kernel = getattr(kernels, name)
-                if name != "split_rotary":
-                    return kernel
+        def break_second_layer():
+            calls.append(1)
+            if len(calls) == 2:  # the first layer has stored its rows already
+                raise InternalError("injected: in the middle of a round")
 
-                def split_rotary(*arguments):
-                    calls.append(name)
-                    if len(calls) == 2:  # the first layer has stored its rows already
-                        raise InternalError("injected: in the middle of a round")
-                    kernel(*arguments)
-
-                return split_rotary
-
-        table._kernels = Broken()
+        before_layer.append(break_second_layer)
         try:
-            return self._llama.run(sequences, counts, tokens, rows, parents)
+            return self._llama.run(*arguments, **keywords)
         finally:
-            table._kernels = kernels
+            before_layer.clear()
+
+
+before_layer: list = []
+"""What runs before each layer of a cache whose kernels are of the family ``breakable``."""
+
+
+def _split_rotary(spec):
+    kernel = pick("split_rotary", spec, "numpy")
+
+    def split_rotary(*arguments):
+        for action in before_layer:
+            action()
+        kernel(*arguments)
+
+    return split_rotary
+
+
+@contextmanager
+def breakable():
+    """Make kernels that call ``before_layer``; the name of their family."""
+    FAMILIES.register(
+        "breakable", Family("breakable", {"split_rotary": _split_rotary}, base="numpy", rank=-2)
+    )
+    try:
+        yield "breakable"
+    finally:
+        FAMILIES.remove("breakable")

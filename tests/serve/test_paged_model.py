@@ -10,10 +10,10 @@ from relaxlab.models.paged_llama import PagedLlama
 from relaxlab.models.reference import ReferenceLlama, greedy
 from relaxlab.runtime.kv import invariants
 from relaxlab.serve.engine import Engine
-from relaxlab.serve.events import Admitted, Preempted, PrefixHit, Resumed, fold
+from relaxlab.serve.events import Admitted, Preempted, PrefixHit, Resumed, Retried, fold
 from relaxlab.serve.sampler import Sampling
 from relaxlab.serve.scheduler import Limits
-from tests.serve.real_model import Failing, fresh
+from tests.serve.real_model import Failing, breakable, fresh
 
 PROMPT = tuple(b"the pages of a book are turned one by one")
 
@@ -219,10 +219,16 @@ def test_a_failure_at_each_operation_under_pressure(compiled, isolated):
     limits = Limits(preemption="swap", draft_tokens=3, reserve=0)
 
     def serve(fail_at):
-        model, events = Failing(fresh(compiled, page_size=4, capacity=28), fail_at), []
+        events = []
+        with breakable() as family:
+            llama = fresh(compiled, page_size=4, capacity=28, family=family)
+        model = Failing(llama, fail_at)
         engine = Engine(model, observer=events.append, limits=limits)
         made = _checked(engine, model, events, joining=wishes)
         _equal_isolated(engine, made, isolated)
+        assert not any(-n in fail_at for n in range(1, 999)) or any(
+            "middle of a round" in e.error for e in events if isinstance(e, Retried)
+        )
         model.fail_at = frozenset()
         _all_pages_come_back(engine, model)
         return model

@@ -15,6 +15,7 @@ from relaxlab.runtime.kv import invariants
 from relaxlab.serve.disaggregate import RemotePrefill, SymmetricMemory, serve_prefill
 from relaxlab.serve.engine import Engine
 from relaxlab.serve.events import Advanced, Retried
+from tests.serve.real_model import before_layer, breakable
 from tests.serve.two_processes_prompts import PROMPTS
 
 
@@ -24,11 +25,13 @@ def main(case: str, name: str) -> None:
     memory = SymmetricMemory(comm)
     model = open_model(name)
     page_size = 16 if case == "mismatch" and prefills else 8
-    with memory.installed():
-        llama = PagedLlama(model, page_size=page_size, capacity=512, chunk=24, transfer=True)
+    with memory.installed(), breakable() as family:
+        llama = PagedLlama(
+            model, page_size=page_size, capacity=512, chunk=24, transfer=True, family=family
+        )
     if prefills:
         if case == "death":
-            die_at_work(llama)
+            die_at_work()
         served = serve_prefill(memory, llama)
         comm.send((served, memory.bytes_put), dest=1)
         return
@@ -38,19 +41,16 @@ def main(case: str, name: str) -> None:
         os._exit(0)  # MPI cannot say goodbye to somebody who is gone
 
 
-def die_at_work(llama: PagedLlama) -> None:
-    """End the process in the middle of the second layer of its second prompt."""
-    kernels, calls = llama.cache._attention._kernels, []
+def die_at_work() -> None:
+    """End the process in the middle of the second layer of its third round."""
+    calls = []
 
-    class Dying:
-        def __getattr__(self, name):
-            if name == "split_rotary":
-                calls.append(name)
-                if len(calls) == 6:
-                    os._exit(3)
-            return getattr(kernels, name)
+    def die():
+        calls.append(1)
+        if len(calls) == 6:
+            os._exit(3)
 
-    llama.cache._attention._kernels = Dying()
+    before_layer.append(die)
 
 
 def decode(memory, llama, name, case):
