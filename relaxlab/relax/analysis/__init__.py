@@ -15,6 +15,7 @@ from relaxlab.relax.analysis.bindings import (
     udchain,
 )
 from relaxlab.relax.analysis.memory_usage import estimate_memory_usage
+from relaxlab.relax.analysis.non_negative import collect_non_negative_expressions
 from relaxlab.relax.analysis.purity import contains_impure_call
 from relaxlab.relax.analysis.recursion import detect_recursion
 from relaxlab.relax.analysis.reshape_pattern import has_reshape_pattern
@@ -51,6 +52,7 @@ __all__ = [
     "bisect_passes",
     "bound_vars",
     "check_well_formed",
+    "collect_non_negative_expressions",
     "computable_at_compile_time",
     "contains_impure_call",
     "definable_tir_vars_in_type",
