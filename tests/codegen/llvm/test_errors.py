@@ -1,14 +1,19 @@
 """Errors of compiled kernels are those of the interpreter."""
 
+import re
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 from relaxlab import te, topi
-from relaxlab.codegen.llvm import generate
+from relaxlab.codegen import Kernel
+from relaxlab.codegen.llvm import compiler, generate
+from relaxlab.codegen.llvm.machine import machine
 from relaxlab.ir import TensorLoad, Var, prim_ops
 from relaxlab.ir.prim_ops import const
+from relaxlab.script import from_source
 from relaxlab.tirx import (
     AllocBuffer,
     AssertStmt,
@@ -197,6 +202,73 @@ def test_what_has_no_llvm_form_says_so_and_runs() -> None:
     out = np.zeros_like(x)
     kernel.function(x, out)
     np.testing.assert_array_equal(out, x)
+
+
+def doubled_by(kernel: Kernel) -> list[float]:
+    x, out = np.ones(20, np.float32), np.zeros(20, np.float32)
+    kernel.function(x, out)
+    return [float(v) for v in out]
+
+
+def test_what_llvm_refuses_says_so_and_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Any:
+        raise RuntimeError("use of undefined value\n  %v1 = add")
+
+    monkeypatch.setattr(compiler, "compile_kernel", refuse)
+    kernel = generate(elementwise(lambda a: a * 2.0, "float32"), "double")
+    assert kernel.source.startswith("# double: LLVM refuses it (use of undefined value %v1 = add)")
+    assert doubled_by(kernel) == [2.0] * 20
+
+
+def test_without_a_loadable_llvm_kernels_are_numpys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "relaxlab.codegen.llvm.compiler", None)
+    kernel = generate(elementwise(lambda a: a * 2.0, "float32"), "double")
+    assert kernel.source.startswith("# LLVM cannot be loaded: ")
+    assert doubled_by(kernel) == [2.0] * 20
+
+
+def test_ir_that_is_not_valid_is_refused_before_it_is_compiled() -> None:
+    # LLVM ends the process when it compiles this
+    text = """define i32 @f(i1 %b) {
+ br i1 %b, label %one, label %two
+one:
+ %v = add i32 1, 2
+ br label %two
+two:
+ ret i32 %v
+}
+"""
+    with pytest.raises(RuntimeError, match="dominate"):
+        machine().compile(text)
+
+
+def test_a_very_wide_vector_is_left_to_numpy() -> None:
+    func = from_source(
+        """
+@T.prim_func
+def main(x: T.Buffer((1024,), "float32"), y: T.Buffer((1024,), "float32")):
+    y[T.Ramp(0, 1, 1024)] = x[T.Ramp(0, 1, 1024)] * T.Broadcast(T.float32(2), 1024)
+"""
+    )
+    assert isinstance(func, PrimFunc)
+    kernel = generate(func, "wide")
+    assert "no LLVM form of a vector of 1024 lanes" in kernel.source
+    out = np.zeros(1024, np.float32)
+    kernel.function(np.ones(1024, np.float32), out)
+    assert out.tolist() == [2.0] * 1024
+
+
+def test_many_calls_of_functions_are_not_inlined() -> None:
+    x = placeholder(64)
+    few = compiled(prim_func(x, topi.tanh(x))).plan.text
+    assert re.search(r"define internal .*@tanh.*alwaysinline", few)
+    outputs = [topi.tanh(topi.multiply(x, const(float(k)))) for k in range(120)]
+    kernel = compiled(prim_func(x, *outputs))
+    assert re.search(r"define internal .*@tanh.*noinline", kernel.plan.text)
+    given = np.linspace(-1, 1, 64, dtype=np.float32)
+    results = [np.zeros(64, np.float32) for _ in outputs]
+    kernel(given, *results)
+    np.testing.assert_allclose(results[7], np.tanh(given * 7), rtol=1e-6)
 
 
 def test_a_deep_expression_compiles() -> None:
