@@ -360,11 +360,11 @@ def test_a_plan_follows_the_contents_of_reused_arrays(family, rng):
     _, values, _ = pool.tables()
     q, zero = pool.random(1, 2, 8), index(0)
     kernel = pick("paged_decode", spec_of(2, 1, 8), family)
-    table = values[:2].copy()
+    table, indptr, last = values[:2].copy(), index(0, 2), index(2)
     for (k, v), mine in zip(kept, (values[:2], values[2:]), strict=True):
         table[:] = mine
         got = outputs(q)
-        kernel(q, pool.pages, index(0, 2), table, index(2), zero, zero, *got, *NONE, 0.3)
+        kernel(q, pool.pages, indptr, table, last, zero, zero, *got, *NONE, 0.3)
         agree(got, dense(q, k, v, np.ones((1, 6), bool), 0.3))
 
 

@@ -12,8 +12,8 @@ from relaxlab.runtime.kv import KVCacheWarning
 from relaxlab.runtime.kv.rnn_events import RNNSnapshot, fold
 from relaxlab.runtime.kv.rnn_state import RNNState, check_rnn_state
 
-SEQS, HISTORY, STATES = 4, 3, 2
-IDS = st.integers(0, 6)
+SEQS, HISTORY, STATES = 2, 4, 2
+IDS = st.integers(0, 2)
 
 
 class Machine(RuleBasedStateMachine):
@@ -77,7 +77,7 @@ class Machine(RuleBasedStateMachine):
         if self.attempt(allowed, self.state.fork_sequence, parent, child, position):
             self.past[child] = list(kept)
 
-    @rule(seq_id=IDS, count=st.integers(-1, 3))
+    @rule(seq_id=IDS, count=st.sampled_from([1, 1, 1, 2, 3, 0, -1]))
     def popn(self, seq_id, count):
         allowed = seq_id in self.past and 0 <= count < len(self.past[seq_id])
         if self.attempt(allowed, self.state.popn, seq_id, count) and count:
@@ -93,6 +93,33 @@ class Machine(RuleBasedStateMachine):
         if self.attempt(allowed, self.state.begin_forward, ids, lengths):
             self.round = {seq_id: (length, {}) for seq_id, length in batch}
             self.batch, self.writable = ids, True
+
+    @precondition(lambda self: self.round is None and self.past)
+    @rule(number=st.integers(0, SEQS - 1), which=st.integers(0, STATES - 1))
+    def whole_round(self, number, which):
+        """A round of one token, so that there is a history to go back in."""
+        self.begin([(sorted(self.past)[number % len(self.past)], 1)])
+        self.set(which)
+        self.end()
+
+    @precondition(lambda self: self.round is None and self.past)
+    @rule(which=st.integers(0, STATES - 1))
+    def half_a_round(self, which):
+        """A round of everybody that is still open when something else happens."""
+        self.begin([(seq_id, 1) for seq_id in sorted(self.past)])
+        self.set(which)
+
+    @precondition(lambda self: self.round is None and self.past)
+    @rule(number=st.integers(0, SEQS - 1), count=st.integers(1, 3))
+    def change_of_mind(self, number, count):
+        """Going back, or a removal, while the round is open."""
+        seq_id = sorted(self.past)[number % len(self.past)]
+        self.whole_round(number, 0)
+        self.half_a_round(1)
+        if count == 3:
+            self.remove(seq_id)
+        else:
+            self.popn(seq_id, count)
 
     @precondition(lambda self: self.round is not None)
     @rule(which=st.integers(0, STATES - 1))
@@ -146,5 +173,5 @@ class Machine(RuleBasedStateMachine):
             assert self.state.sequence(seq_id).length == past[-1][1]
 
 
-Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Machine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 test_recurrent_state_machine = Machine.TestCase
