@@ -158,5 +158,5 @@ MACHINES = [PlainCache, SlidingCache, LayerWindowCache, UnobservedCache]
 @pytest.mark.parametrize("machine", MACHINES)
 def test_random_operations(machine):
     case = machine.TestCase
-    case.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+    case.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
     case().runTest()
