@@ -183,6 +183,8 @@ class SequenceTable:
     def drop_tree(self, sequence: Sequence, accepted: tuple[int, ...] = ()) -> None:
         """Forget a sequence's tree."""
         sequence.tree, sequence.committed = (), True
+        if not is_exact():
+            sequence.is_chain = True  # TVM remembers the last tree until the next plain round
         self._tell(TreeDropped(sequence.seq_id, accepted))
 
     # ---- fork --------------------------------------------------------------------------------

@@ -169,6 +169,10 @@ def test_only_the_first_sequence_and_no_open_tree_is_exported():
     source.round([(0, 2)], {0: [-1, 0]})
     with pytest.raises(InternalError, match="has not been committed"):
         source.cache.get_checkpoint_metadata(0)
+    source.commit({0: 1})
+    source.round([(0, 3)], {0: [-1, 0, 0]})
+    source.commit({0: 2})
+    source.cache.get_checkpoint_metadata(0)
 
 
 # ---- swapping ----------------------------------------------------------------------------------
