@@ -64,7 +64,7 @@ def _tuple_getitem(writer: Writer, call: CallSite) -> bool:
     if len(call.texts) != 2 or call.slot is None:
         return False
     index = call.values[1]
-    if type(index) is not int or index < 0:
+    if type(index) is not int or index < 0 or not writer.is_register(call.slots[0]):
         return False
     items, careful = call.texts[0], writer.builtin(call)
     writer.line(
@@ -86,7 +86,7 @@ def _read_if_cond(writer: Writer, call: CallSite) -> bool:
 
 @INLINE.registered("vm.builtin.shape_of")
 def _shape_of(writer: Writer, call: CallSite) -> bool:
-    if len(call.texts) != 1 or call.slot is None:
+    if len(call.texts) != 1 or call.slot is None or not writer.is_register(call.slots[0]):
         return False
     value = call.texts[0]
     writer.line(
@@ -285,6 +285,8 @@ def _alloc_storage(writer: Writer, call: CallSite) -> bool:
 @INLINE.registered("vm.builtin.alloc_tensor")
 def _alloc_tensor(writer: Writer, call: CallSite) -> bool:
     if len(call.texts) not in (4, 5) or call.slot is None:
+        return False
+    if not writer.is_register(call.slots[0]):
         return False
     offset, shape, dtype = call.values[1:4]
     if type(offset) is not int or not isinstance(dtype, DataType):

@@ -228,7 +228,8 @@ class _Linker:
         self.function = function
         self.slots = {(ArgKind.REGISTER, VM_REGISTER): function.machine_slot}
         start, end = self._hull(info.start_instr, info.end_instr)
-        function.base, function.entry = start, info.start_instr - start
+        # a range that lies outside of the program is empty
+        function.base, function.entry = start, info.start_instr - start if start < end else 0
         function.length = end - start
         self.traps = []
         if start == end:

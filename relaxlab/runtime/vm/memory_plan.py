@@ -300,7 +300,7 @@ class _Finder:
             if slot in self.cleared:
                 self.idle.pop(self.cleared[slot], None)
             held = self.holds.get(slot)
-            if held is not None and not private:
+            if held is not None and not (private and isinstance(held, _Tensor)):
                 held.escapes = True
 
     def made(self, name: str, pc: int, slots: Sequence[int]) -> _Tensor | _Storage | None:

@@ -416,8 +416,6 @@ class Writer:
                     self.sizes.clear()
                 case Jump(where):
                     self.line(where)
-        if not nodes:
-            self.line("pass")
 
     def branch(self, condition: str, then: list[Node], otherwise: list[Node]) -> None:
         """Write a branch; what holds behind it is what holds at the end of both ways."""
@@ -437,7 +435,10 @@ class Writer:
         self.line(header)
         self.depth += 1
         self.booleans.clear()  # what holds here need not hold where paths meet
+        written = len(self._lines)
         self.nodes(nodes)
+        if len(self._lines) == written:
+            self.line("pass")
         self.booleans.clear()
         self.depth -= 1
 

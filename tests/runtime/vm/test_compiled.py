@@ -10,7 +10,7 @@ import pytest
 
 from relaxlab.errors import InternalError
 from relaxlab.relax.exec_builder import ExecBuilder, VMFuncKind
-from relaxlab.runtime import ShapeTuple, VirtualMachine, cpu, register_global_func, tensor
+from relaxlab.runtime import DataType, ShapeTuple, VirtualMachine, cpu, register_global_func, tensor
 from relaxlab.runtime.vm import VMExecutable
 from relaxlab.runtime.vm.bytecode import VMFuncInfo
 from tests.golden_values import with_golden
@@ -362,6 +362,53 @@ def test_unverified_programs_read_none_and_meet_traps():
             VirtualMachine(ends, cpu(), exec_mode=mode)["main"]()
         messages.append((str(caught.value), caught.value.__notes__))
     assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("shape_of", "shape_of expects a Tensor, got int 1"),
+        ("tuple_getitem", "expected Tuple, got int 1"),
+        ("alloc_tensor", r"expected vm\.Storage, got int 1"),
+        ("check_tensor_info", "expected a Tensor, got int 1"),
+        ("match_shape", "expected Shape, got int 1"),
+    ],
+)
+def test_constants_where_others_are_expected(name, expected):
+    def write(_, ib):
+        context = ib.convert_constant("")
+        rest = {
+            "shape_of": [],
+            "tuple_getitem": [ib.imm(0)],
+            "alloc_tensor": [ib.imm(0), ShapeTuple((1,)), DataType("int8")],
+            "check_tensor_info": [ib.imm(0), DataType("int8"), context],
+            "match_shape": [ib.void_arg(), ib.imm(0), context],
+        }[name]
+        dst = 1 if name in ("shape_of", "tuple_getitem", "alloc_tensor") else None
+        ib.emit_call(f"vm.builtin.{name}", [ib.imm(1), *rest], dst)
+        ib.emit_ret(ib.r(0))
+
+    with pytest.raises(TypeError, match=expected):
+        compiled(write)["main"](0)
+
+
+def test_a_branch_in_which_nothing_happens():
+    def write(_, ib):
+        ib.emit_if(ib.r(0), 3)
+        ib.emit_call("vm.builtin.copy", [ib.r(0)])
+        ib.emit_goto(2)
+        ib.emit_call("vm.builtin.null_value")
+        ib.emit_ret(ib.r(0))
+
+    vm = compiled(write)
+    assert [vm["main"](n) for n in (0, 1)] == [0, 1]
+
+
+def test_a_range_outside_of_the_program_is_empty():
+    ex = VMExecutable([VMFuncInfo(1, "main", 9, 9, 0, 1)], (), {}, [0], [2, 0])
+    for mode in ("bytecode", "compiled"):
+        with pytest.raises(InternalError, match="it has no instructions"):
+            VirtualMachine(ex, cpu(), exec_mode=mode)["main"]()
 
 
 def test_shapes_of_any_rank_pass_the_door():

@@ -329,6 +329,19 @@ def test_what_somebody_else_may_hold_is_not_prepared(leak):
     assert len(kernels.kept) == (4 if leak == "keep" else 0)
 
 
+def test_a_storage_is_no_tensor():
+    def write(ib, to):
+        to.storage(1)
+        to.tensor(1, 2)
+        ib.emit_call("vm.builtin.shape_of", [ib.r(1)], 3)
+        ib.emit_ret(ib.r(3))
+
+    vm, _, plan = machine_of(write)
+    assert plan is None
+    with pytest.raises(TypeError, match="shape_of expects a Tensor, got Storage"):
+        vm["main"](1)
+
+
 def test_a_cleared_register_reads_as_none():
     def write(ib, to):
         to.storage(1)

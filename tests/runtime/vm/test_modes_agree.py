@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from relaxlab.errors import InternalError
 from relaxlab.relax.exec_builder import ExecBuilder
 from relaxlab.runtime import DataType, ShapeTuple, VirtualMachine, cpu
-from relaxlab.runtime.describe import Describer
+from relaxlab.runtime.describe import Describer, TensorValue, TupleValue
 from relaxlab.runtime.tensor import tensor
-from relaxlab.runtime.vm import VMExecutable
+from relaxlab.runtime.vm import Closure, VMExecutable
 from relaxlab.runtime.vm.bytecode import VOID_REGISTER, ArgKind, Opcode, VMFuncInfo, pack
 from relaxlab.runtime.vm.verify import find_problems
 from relaxlab.trace import DebugSession
+from tests.fuzz import targets
 from tests.strategies import programs
 
 many = settings(
@@ -451,6 +453,63 @@ def test_the_sizes_are_of_many_kinds():
     good = [one for one in outcomes if not isinstance(one, tuple)]
     assert len(good) > 20
     assert len({one[0] for one in outcomes if isinstance(one, tuple)}) >= 3
+
+
+# ---- changed programs ---------------------------------------------------------------------------
+
+
+def stepped(machine, name, arguments):
+    """Step a call to its end; None if it takes too long."""
+    with machine.start(name, *arguments) as execution:
+        for _ in range(1000):
+            if not execution.step():
+                return execution.result
+    return None
+
+
+def fresh(arguments):
+    return [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
+
+
+def without_contents(found):
+    """Return an outcome without what is in tensors: fresh memory holds anything."""
+    result = found[0]
+    if isinstance(result, TensorValue):
+        result = (result.dtype, result.shape, result.offset)
+    elif isinstance(result, TupleValue):
+        result = len(result.items)
+    return (result, *found[1:3])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_modes_agree_on_changed_programs(seed):
+    rng = random.Random(seed)
+    compared = 0
+    while compared < 40:
+        data = rng.choice(targets.executables())
+        for _ in range(rng.randint(1, 3)):
+            with contextlib.suppress(InternalError, ValueError, OverflowError):
+                data = targets.mutate_program(rng, data, targets.executables())
+        machines = []
+        with contextlib.suppress(InternalError, ValueError, TypeError, OverflowError, MemoryError):
+            executable = VMExecutable.load_from_bytes(data, verify=rng.random() < 0.7)
+            executable.import_module(targets.Careful())
+            machines = [new_machine(executable, mode) for mode in ("bytecode", "compiled")]
+        for info in executable.func_table if machines else ():
+            known = machines[0].program.functions.get(info.name)
+            if not isinstance(known, Closure) or info.kind != 1 or not 0 <= info.num_args <= 20:
+                continue
+            for machine in machines:
+                machine.recursion_limit = 200
+            arguments = [rng.choice(targets.ARGUMENTS) for _ in range(known.function.num_args)]
+            wanted = outcome(stepped, machines[0], info.name, fresh(arguments))
+            if wanted[0] == Describer().describe(None):
+                continue  # it may have been stopped
+            got = outcome(lambda m, n, a: m[n](*a), machines[1], info.name, fresh(arguments))
+            if executable.has_function("vm.builtin.alloc_storage"):
+                got, wanted = without_contents(got), without_contents(wanted)
+            assert got == wanted, (seed, info.name)
+            compared += 1
 
 
 def test_memory_of_arguments_is_compared():
