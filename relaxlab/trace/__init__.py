@@ -15,9 +15,10 @@ from relaxlab.relax.pass_recorder import PassRecorder
 from relaxlab.trace.breakpoints import Breakpoint, Watch
 from relaxlab.trace.compact import compact_trace, line_text, state_at
 from relaxlab.trace.condition import Expression, ExpressionError
-from relaxlab.trace.debug_session import DebugSession, ReplayError
+from relaxlab.trace.debug_session import DebugSession, Edit, ReplayError
 from relaxlab.trace.explain import explain_events, explain_instruction
 from relaxlab.trace.graph_recorder import GraphRecorder
+from relaxlab.trace.phases import Phase, phases_of
 from relaxlab.trace.pool_recorder import PoolRecorder
 from relaxlab.trace.pool_text import render_pool
 from relaxlab.trace.pool_timeline import PoolTimeline
@@ -28,11 +29,13 @@ from relaxlab.trace.timeline import Frame, StorageUse, Timeline, Write
 __all__ = [
     "Breakpoint",
     "DebugSession",
+    "Edit",
     "Expression",
     "ExpressionError",
     "Frame",
     "GraphRecorder",
     "PassRecorder",
+    "Phase",
     "PoolRecorder",
     "PoolTimeline",
     "Recorder",
@@ -45,6 +48,7 @@ __all__ = [
     "explain_events",
     "explain_instruction",
     "line_text",
+    "phases_of",
     "render",
     "render_pool",
     "state_at",

@@ -11,15 +11,52 @@ Examples
 'breakpoint 1 at main+2, hit 2'
 """
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from relaxlab.runtime.vm.observer import Value
 from relaxlab.trace.condition import Expression, ExpressionError
 from relaxlab.trace.timeline import Frame, Timeline
 
-__all__ = ["Breakpoint", "Stop", "Watch"]
+__all__ = ["Breakpoint", "LogText", "Stop", "Watch"]
+
+_GAP: Final = re.compile(r"\{([^{}]*)\}")
+
+
+class LogText:
+    """What a log point writes: a text with expressions in braces, such as ``"n is {r0}"``.
+
+    Raises
+    ------
+    ExpressionError
+        If what is in a pair of braces is no expression.
+
+    Examples
+    --------
+    >>> LogText("step {step}")((), step=3)
+    'step 3'
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._gaps = {gap: Expression(gap) for gap in _GAP.findall(text)}
+
+    def __call__(
+        self, registers: Sequence[Value], names: Sequence[str] = (), **variables: object
+    ) -> str:
+        """Return the line for a frame; an expression that has no value there says so in it."""
+
+        def filled(match: re.Match[str]) -> str:
+            try:
+                value = self._gaps[match[1]](registers, names, **variables)
+            except ExpressionError as error:
+                return f"({error})"
+            return getattr(value, "text", None) or str(value)
+
+        return _GAP.sub(filled, self.text)
 
 
 class Stop(NamedTuple):
@@ -45,8 +82,12 @@ class Breakpoint:
         How many hits to pass by.
     enabled
         Whether it stops; hits are counted anyway.
+    log
+        Makes it a log point: it stops nothing, and writes this line instead.
     hits
         Every step at which it was hit.
+    logged
+        The lines it wrote, by step.
     """
 
     number: int
@@ -55,7 +96,9 @@ class Breakpoint:
     condition: Expression | None = None
     ignore: int = 0
     enabled: bool = True
+    log: LogText | None = None
     hits: list[int] = field(default_factory=list)
+    logged: dict[int, str] = field(default_factory=dict)
     _problems: dict[int, str] = field(default_factory=dict)
 
     def reach(self, position: int, top: Frame, names: Sequence[str]) -> None:
@@ -68,7 +111,17 @@ class Breakpoint:
                     return
             except ExpressionError as error:
                 self._problems[position] = str(error)
+        if self.log is not None and len(self.hits) >= self.ignore:
+            self.logged[position] = self.log(
+                top.registers, names, step=position, depth=top.depth, hits=len(self.hits)
+            )
         self.hits.append(position)
+
+    def forget(self) -> None:
+        """Forget the hits: the program begins again."""
+        self.hits.clear()
+        self.logged.clear()
+        self._problems.clear()
 
     def count(self, position: int) -> int:
         """Return how often it was hit up to (and at) a position."""
@@ -77,18 +130,23 @@ class Breakpoint:
     def stops(self, position: int) -> str | None:
         """Return why a session stops at a position, or None if it does not."""
         index = bisect_left(self.hits, position)
-        if not self.enabled or index < self.ignore or self.hits[index : index + 1] != [position]:
+        if self.log is not None or not self.enabled or index < self.ignore:
+            return None
+        if self.hits[index : index + 1] != [position]:
             return None
         problem = self._problems.get(position)
         ending = f", condition failed: {problem}" if problem else ""
         return f"breakpoint {self.number} at {self.place}, hit {index + 1}{ending}"
 
     def __str__(self) -> str:
-        parts = [f"breakpoint {self.number} at {self.place} (instruction {self.pc})"]
+        kind = "breakpoint" if self.log is None else "log point"
+        parts = [f"{kind} {self.number} at {self.place} (instruction {self.pc})"]
         if self.condition is not None:
             parts.append(f"if {self.condition.text}")
         if self.ignore:
             parts.append(f"after {self.ignore} hits")
+        if self.log is not None:
+            parts.append(f"writes {self.log.text!r}")
         if not self.enabled:
             parts.append("disabled")
         return ", ".join(parts)

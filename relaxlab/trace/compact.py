@@ -63,6 +63,7 @@ from relaxlab.runtime.vm.observer import (
     FunctionValue,
     MachineState,
     ObjectValue,
+    RegisterEdited,
     RunFailed,
     RunFinished,
     RunStarted,
@@ -244,7 +245,11 @@ class _Tables:
         flat: list[int] = []
         for event in events:
             match event:
-                case CallFinished(changes=changes) | RunStarted(changes=changes):
+                case (
+                    CallFinished(changes=changes)
+                    | RunStarted(changes=changes)
+                    | RegisterEdited(changes=changes)
+                ):
                     for change in changes:
                         flat += [_WRITE, change.depth, change.register, self.value(change.value)]
                 case FramePushed(_, _, function, pc, registers, return_register):

@@ -34,20 +34,46 @@ from relaxlab.runtime.vm import VirtualMachine
 from relaxlab.runtime.vm.bytecode import VMFuncInfo, VMFuncKind
 from relaxlab.runtime.vm.execution import Execution
 from relaxlab.runtime.vm.observer import MachineState, RunFailed, RunFinished, Value
-from relaxlab.trace.breakpoints import Breakpoint, Stop, Watch
+from relaxlab.trace.breakpoints import Breakpoint, LogText, Stop, Watch
 from relaxlab.trace.compact import compact_trace
 from relaxlab.trace.condition import Expression, ExpressionError
+from relaxlab.trace.phases import Phase, is_builtin_call, phases_of
 from relaxlab.trace.recorder import Recorder
 from relaxlab.trace.text import render
 from relaxlab.trace.timeline import Frame, Timeline, Write
 
-__all__ = ["DebugSession", "ReplayError", "Visit"]
+__all__ = ["DebugSession", "Edit", "ReplayError", "Visit"]
 
 _VISITS_REMEMBERED = 256
 
 
 class ReplayError(RuntimeError):
     """A second run of the program differed from the recorded one, or cannot reach the step."""
+
+
+class Edit(NamedTuple):
+    """A register that somebody gave another value before a step: what follows is a what-if.
+
+    Attributes
+    ----------
+    position
+        The step before which it happened.
+    depth, register
+        Which one.
+    value
+        What it was given.
+    was
+        What it held.
+    """
+
+    position: int
+    depth: int
+    register: int
+    value: Any
+    was: Value
+
+    def __str__(self) -> str:
+        return f"at step {self.position}, %{self.register} of #{self.depth} was {self.was.text}"
 
 
 class Visit(NamedTuple):
@@ -97,6 +123,14 @@ class DebugSession:
         By number.
     displays : list of Expression
         Expressions shown at every stop.
+    notes : list of (int, str)
+        Remarks on steps, in order of step.
+    edits : list of Edit
+        Registers that were given other values, on the way here; see :meth:`fork`.
+    skip_builtins : bool
+        Whether :meth:`step` and :meth:`back` pass by calls of the machine's own functions.
+    inside : bool
+        Whether the text shows the phases of the instruction that runs next.
     visits : deque of Visit
         The last places that were looked at, the current one included.
     visited : int
@@ -115,6 +149,10 @@ class DebugSession:
         self.breakpoints: dict[int, Breakpoint] = {}
         self.watches: dict[int, Watch] = {}
         self.displays: list[Expression] = []
+        self.notes: list[tuple[int, str]] = []
+        self.edits: list[Edit] = []
+        self.skip_builtins = False
+        self.inside = False
         self._limit = limit
         self._numbers = 0
         self._arguments = tuple(map(_copied, args))
@@ -132,9 +170,9 @@ class DebugSession:
         self.visits: deque[Visit] = deque(maxlen=_VISITS_REMEMBERED)
         self.visited = 0
         self._visit()
-        self._replica: tuple[Execution, Recorder] | None = None
+        self._replica: tuple[Execution, Recorder, list[Edit]] | None = None
         for breakpoint_ in self.breakpoints.values():
-            breakpoint_.hits.clear()
+            breakpoint_.forget()
         self._notice(self.position)
 
     # ---- where it is ------------------------------------------------------------------------
@@ -208,11 +246,19 @@ class DebugSession:
     # ---- moving -----------------------------------------------------------------------------
 
     def step(self, times: int = 1) -> Self:
-        """Run exactly one instruction; a call of a Relax function is one, and enters it."""
-        position = self.position
+        """Run exactly one instruction; a call of a Relax function is one, and enters it.
+
+        With :attr:`skip_builtins` it goes on past calls of the machine's own functions, to a
+        breakpoint at most.
+        """
+        position, stop = self.position, None
         for _ in range(times):
             position = self._next(position)
-        return self._moved(position, "one step" if times == 1 else f"{times} steps")
+            while self._skipped(position) and stop is None:
+                before, position = position, self._next(position)
+                stop = self._stop_between(before, position)
+        reason = "one step" if times == 1 else f"{times} steps"
+        return self._moved(position, stop.reason if stop is not None else reason)
 
     def into(self) -> Self:
         """Step; the name says that a Relax function is entered."""
@@ -240,10 +286,17 @@ class DebugSession:
 
     def back(self, times: int = 1) -> Self:
         """Go back exactly one instruction."""
-        position = max(self.position - times, self.timeline.first_step)
+        first = self.timeline.first_step
+        position, stop = self.position, None
+        for _ in range(times):
+            position = max(position - 1, first)
+            while position > first and self._skipped(position) and stop is None:
+                position -= 1
+                stop = self._stop_at(position, backwards=True)
         if position == self.position:
             return self._moved(position, self._start_reason())
-        return self._moved(position, "one step back" if times == 1 else f"{times} steps back")
+        reason = "one step back" if times == 1 else f"{times} steps back"
+        return self._moved(position, stop.reason if stop is not None else reason)
 
     def back_over(self) -> Self:
         """Go back one instruction of this function, past whole calls."""
@@ -288,6 +341,7 @@ class DebugSession:
         else:
             args = tuple(map(_copied, self._arguments))
         self.close()
+        self.edits.clear()  # the program runs as it is written
         self._begin(args)
         self.watches.clear()
         return self
@@ -304,6 +358,55 @@ class DebugSession:
 
     def __exit__(self, *unused: object) -> None:
         self.close()
+
+    def fork(self, register: int, value: Any, depth: int | None = None) -> "DebugSession":
+        """Return another session, run up to here, in which a register holds another value.
+
+        This session stays as it is. The other one has run the same steps from the same arguments
+        and stands here, before the next instruction; what it runs from here on did not happen.
+
+        Parameters
+        ----------
+        register, depth
+            Which one: of the selected frame, or of frame ``depth``.
+        value
+            What to put there; an array becomes a tensor. Nothing checks that the program can take
+            it: that is what one finds out.
+
+        Raises
+        ------
+        IndexError
+            If no frame, or no such register, is there.
+        ReplayError
+            If the second run does not reach this step as the first did.
+        """
+        frame = self._require(register, depth)
+        other = DebugSession(
+            self.vm, self.function, *map(_copied, self._arguments), limit=self._limit
+        )
+        wanted = Edit(self.position, frame.depth, register, value, frame.registers[register])
+        for edit in self.edits:
+            if edit.position <= self.position:
+                other.goto(edit.position)._edit(edit)
+        other.goto(self.position)
+        if other.state != self.state:
+            raise ReplayError(
+                f"a second run differs from the recorded one at step {self.position}: some host "
+                "function depends on more than its arguments"
+            )
+        other._edit(wanted)
+        other.displays = [*self.displays]
+        other.reason = "a register was edited"
+        return other
+
+    def _edit(self, edit: Edit) -> None:
+        """Give a register of the stopped machine another value."""
+        _edit_register(self._execution, self._recorder, edit)
+        self.edits.append(edit)
+        # what was looked at before the edit is not what is there now
+        self.visits.pop()
+        self.visited -= 1
+        self._visit()
 
     # ---- the machinery of moving ------------------------------------------------------------
 
@@ -339,6 +442,12 @@ class DebugSession:
         top = self.timeline.top(position)
         if top is not None:
             breakpoint_.reach(position, top, self._names(top.function))
+
+    def _skipped(self, position: int) -> bool:
+        """Whether a step by hand does not stop here."""
+        if not self.skip_builtins or self.timeline.depth(position) < 0:
+            return False
+        return is_builtin_call(self.vm.executable, self.timeline.instruction(position).pc)
 
     def _next(self, position: int) -> int:
         """Return the position after ``position``, running the machine if it must."""
@@ -437,6 +546,7 @@ class DebugSession:
         *,
         condition: str | None = None,
         ignore: int = 0,
+        log: str | None = None,
     ) -> Breakpoint:
         """Set a breakpoint; the program may have run already, or not at all.
 
@@ -450,6 +560,8 @@ class DebugSession:
             Stop only where this expression is true; see ``condition.py``.
         ignore
             How many hits to pass by first.
+        log
+            Write this line instead of stopping; see :meth:`log_at`.
 
         Raises
         ------
@@ -464,12 +576,55 @@ class DebugSession:
             self._place(index),
             Expression(condition) if condition else None,
             ignore,
+            log=None if log is None else LogText(log),
         )
         self.breakpoints[made.number] = made
         for position in self.timeline.visits(index):
             if position <= self.timeline.end:
                 self._try(made, position)
         return made
+
+    def log_at(
+        self,
+        text: str,
+        function: str | None = None,
+        pc: int | None = None,
+        *,
+        condition: str | None = None,
+    ) -> Breakpoint:
+        """Set a log point: where a breakpoint would stop, it writes a line and goes on.
+
+        Parameters
+        ----------
+        text
+            The line; an expression in braces stands for its value, as in ``"n is {r0}"``.
+        function, pc, condition
+            As for :meth:`break_at`.
+        """
+        return self.break_at(function, pc, condition=condition, log=text)
+
+    @property
+    def logs(self) -> list[tuple[int, str]]:
+        """What log points wrote before the cursor, or at it, in order: step and line."""
+        lines = [
+            (position, point.number, line)
+            for point in self.breakpoints.values()
+            if point.enabled
+            for position, line in point.logged.items()
+            if position <= self.position
+        ]
+        return [(position, line) for position, _, line in sorted(lines)]
+
+    def note(self, text: str, step: int | None = None) -> None:
+        """Write a remark on a step, by default on the one at the cursor."""
+        at = self.position if step is None else step
+        self.timeline.depth(at)  # refuses what is not recorded
+        self.notes.append((at, text))
+        self.notes.sort(key=lambda one: one[0])
+
+    def phases(self) -> list[Phase]:
+        """Return what happens inside the instruction at the cursor; see ``phases.py``."""
+        return phases_of(self.vm.executable, self.timeline, self.position)
 
     def watch(self, register: int, depth: int | None = None) -> Watch:
         """Stop when a register of the selected frame (or of frame ``depth``) changes."""
@@ -596,12 +751,13 @@ class DebugSession:
                     self.function, *map(_copied, self._arguments), observer=recorder
                 )
                 _begin_without_memories(run)
-            self._replica = (run, recorder)
-        run, recorder = self._replica
-        # a step that runs a host function past the cursor may end as the program did: in an error
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
-            while recorder.timeline.end < self.position and run.step():
-                pass
+            self._replica = (run, recorder, [*self.edits])
+        run, recorder, edits = self._replica
+        while edits and edits[0].position <= self.position:
+            edit = edits.pop(0)
+            _run_to(run, recorder, edit.position)
+            _edit_register(run, recorder, edit)
+        _run_to(run, recorder, self.position)
         if recorder.timeline.end != self.position:
             raise ReplayError(
                 f"cannot stop a second run at step {self.position}: it is inside a host function "
@@ -636,6 +792,20 @@ def _begin_without_memories(run: Execution) -> None:
     """Let builtins forget what they know of earlier runs, so that a second run equals the first."""
     if run.watch is not None:
         run.watch.extensions = {}
+
+
+def _run_to(run: Execution, recorder: Recorder, position: int) -> None:
+    # a step that runs a host function past the cursor may end as the program did: in an error
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
+        while recorder.timeline.end < position and run.step():
+            pass
+
+
+def _edit_register(run: Execution, recorder: Recorder, edit: Edit) -> None:
+    """Give a register of a stopped run another value, and note that in its recording."""
+    assert run.watch is not None
+    event = run.watch.edited(edit.depth, edit.register, _copied(edit.value))
+    recorder.timeline = recorder.timeline.edit(event)
 
 
 def _copied(value: Any) -> Any:

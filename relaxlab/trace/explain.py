@@ -43,6 +43,7 @@ from relaxlab.runtime.vm.observer import (
     GraphCaptured,
     GraphReplayed,
     Jumped,
+    RegisterEdited,
     Returned,
     RunFailed,
     RunFinished,
@@ -181,6 +182,11 @@ def explain_events(events: Iterable[Event]) -> str:
                 said = f"Returned {short(value.text)}."
             case RunFinished(_, _, function, result):
                 said = f"{function} returned {short(result.text)} to the host."
+            case RegisterEdited(_, _, function, register, changes):
+                value = changes[-1].value.text
+                said = (
+                    f"{said} EDITED: %{register} of {function} was set to {short(value)}.".strip()
+                )
             case RunFailed(_, _, _, error_type, message):
                 said = f"{error_type}: {short(message, 120)}"
             case _:

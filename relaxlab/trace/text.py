@@ -48,6 +48,10 @@ def render(session: "DebugSession") -> str:
     parts = [f"{session.function}: step {position} of {timeline.end}{more}; {session.reason}"]
     if timeline.first_step:
         parts.append(f"(the first {timeline.first_step} steps were dropped)")
+    parts += [
+        f"EDITED {edit}: from there on this is no run of the program" for edit in session.edits
+    ]
+    parts += [f"note: {text}" for step, text in session.notes if step == position]
     frame = session.frame
     top = session.top
     if frame is not None and top is not None:
@@ -60,6 +64,9 @@ def render(session: "DebugSession") -> str:
         parts += [f"source {place}" for place in source_places(ex, frame.pc)]
         parts.append(f"registers of #{frame.depth} {frame.function}")
         parts += register_lines(ex, frame, session.previous_registers)
+        if session.inside:
+            parts.append(f"inside instruction {top.pc}")
+            parts += [f"  {name:<6}  {short(text, 100)}" for name, text in session.phases()]
         if session.displays:
             parts.append("displays")
             parts += [f"  {one.text} = {_shown(session, one.text)}" for one in session.displays]
@@ -67,6 +74,10 @@ def render(session: "DebugSession") -> str:
     if console:
         parts.append("printed")
         parts += [f"  {line}" for line in console[-_CONSOLE_LINES:]]
+    logs = session.logs
+    if logs:
+        parts.append("logged")
+        parts += [f"  step {step}: {line}" for step, line in logs[-_CONSOLE_LINES:]]
     if position > timeline.first_step:
         did = explain_events(timeline.events_of(position - 1))
         if did:

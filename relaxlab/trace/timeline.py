@@ -43,6 +43,7 @@ from relaxlab.runtime.vm.observer import (
     KernelRecorded,
     MachineState,
     RegisterChange,
+    RegisterEdited,
     Returned,
     RunFailed,
     RunFinished,
@@ -116,7 +117,7 @@ class Write:
     """A register was given a value at ``step``.
 
     ``cause`` is ``"argument"`` when the frame was entered, ``"result"`` for the destination of a
-    call, ``"memory"`` when a call wrote memory that the register shows.
+    call, ``"memory"`` when a call wrote memory that the register shows (or somebody edited it).
     """
 
     step: int
@@ -159,7 +160,7 @@ def fold(top: Frame | None, event: Event, entered: int = 0) -> Frame | None:
             return _with_pc(top, depth, next_pc)
         case CallFinished(_, depth, _, _, _, _, changes, next_pc):
             return _with_pc(_with_changes(top, changes), depth, next_pc)
-        case RunStarted(_, _, _, _, changes):
+        case RunStarted(_, _, _, _, changes) | RegisterEdited(_, _, _, _, changes):
             return _with_changes(top, changes)
         case FramePushed(_, depth, function, pc, registers, return_register):
             return Frame(entered, depth, function, pc, return_register, registers, top, registers)
@@ -310,7 +311,7 @@ class Timeline:
                 self._visits.setdefault(pc, []).append(step)
             case CallFinished(step, depth, _, _, _, destination, changes):
                 self._note(step, changes, depth, destination)
-            case RunStarted(step, _, _, _, changes):
+            case RunStarted(step, _, _, _, changes) | RegisterEdited(step, _, _, _, changes):
                 self._note(step, changes, -1, None)
             case _:
                 pass
@@ -323,6 +324,24 @@ class Timeline:
                 value = event.registers[register]
                 write = Write(event.step, event.depth, number, register, "argument", value)
                 self._writes.setdefault((number, register), []).append(write)
+
+    def edit(self, event: RegisterEdited) -> "Timeline":
+        """Return this timeline with an edit before the step at which the machine stopped.
+
+        Raises
+        ------
+        InternalError
+            If no machine is stopped before a step: the newest event is none that begins one.
+        """
+        if not self._events or not isinstance(self._events[-1], InstructionStarted):
+            raise InternalError("a register is edited only where the machine is stopped")
+        return Timeline(
+            [*self._events[:-1], event, self._events[-1]],
+            start=self._start,
+            first_step=self.first_step,
+            entered=self._entered - sum(isinstance(one, FramePushed) for one in self._events),
+            console=self.console,
+        )
 
     def print(self, text: str) -> None:
         """Note that the step that runs now printed ``text``."""

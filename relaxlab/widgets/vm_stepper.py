@@ -24,9 +24,12 @@ from typing import Any, ClassVar, Self
 import traitlets
 
 from relaxlab.runtime.device import cpu
+from relaxlab.runtime.tensor import Tensor
 from relaxlab.runtime.vm import VirtualMachine, VMExecutable
 from relaxlab.trace import Breakpoint, DebugSession, Watch
 from relaxlab.widgets.bundle import bundle, stylesheet
+from relaxlab.widgets.stepper_tables import display_values, sources_of
+from relaxlab.widgets.tensor_picture import TensorPicture
 from relaxlab.widgets.view import STATIC, View
 
 __all__ = ["VMStepper"]
@@ -57,6 +60,12 @@ class VMStepper(View):
         Number of the step that runs next; changing it moves the view.
     breakpoints : list of int
         Instructions that stop Over, Out, Continue and Reverse; sorted, without repetition.
+    notes : list of [int, str]
+        Remarks on steps; the page can add some, and an export keeps them.
+    inside : bool
+        Whether the phases of the instruction that runs next are shown.
+    skip_builtins : bool
+        Whether Step and Back pass by calls of the machine's own functions.
     session : DebugSession
         The recorded run; ``stepper.session.value(register)`` gives whole tensors. Move the stepper
         rather than the session: the view follows the stepper.
@@ -70,13 +79,24 @@ class VMStepper(View):
     _esm = bundle(STATIC / "vm_stepper.js")
     _css = stylesheet(STATIC / "view.css", STATIC / "vm_stepper.css")
     _frame_height: ClassVar[int] = 580
-    _exported: ClassVar[tuple[str, ...]] = ("trace", "position", "visits", "breakpoints", "halts")
+    _exported: ClassVar[tuple[str, ...]] = (
+        *("trace", "position", "visits", "breakpoints", "halts", "displays", "logs", "notes"),
+        *("sources", "edited", "pictures", "inside", "skip_builtins"),
+    )
 
     trace = traitlets.Dict().tag(sync=True)
     position = traitlets.Int().tag(sync=True)
     visits = traitlets.Dict().tag(sync=True)
     breakpoints = traitlets.List(traitlets.Int()).tag(sync=True)
     halts: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    displays: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    logs: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    notes: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    sources = traitlets.Dict().tag(sync=True)
+    edited: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    pictures: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    inside = traitlets.Bool(False).tag(sync=True)
+    skip_builtins = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self,
@@ -99,6 +119,13 @@ class VMStepper(View):
             visits=self._visits(),
             breakpoints=sorted(self._plain()),
             halts=self._halts(),
+            displays=display_values(self.session),
+            logs=self._logs(),
+            notes=[list(note) for note in self.session.notes],
+            sources=sources_of(self.session),
+            edited=[str(edit) for edit in self.session.edits],
+            inside=self.session.inside,
+            skip_builtins=self.session.skip_builtins,
         )
 
     # ---- the view and the session tell each other ---------------------------------------------
@@ -149,6 +176,26 @@ class VMStepper(View):
         for pc in sorted(wanted - plain.keys()):
             self.session.break_at(pc=pc)
 
+    @traitlets.validate("notes")
+    def _on_steps(self, proposal: Any) -> list[list[Any]]:
+        notes = []
+        for note in proposal["value"]:
+            match note:
+                case [int() as step, str() as text]:
+                    self._recorded({"value": step})
+                    notes.append([step, text])
+                case _:
+                    raise traitlets.TraitError(f"a note is [step, text], got {note!r}")
+        return sorted(notes, key=lambda note: note[0])
+
+    @traitlets.observe("notes")
+    def _take_notes(self, change: Any) -> None:
+        self.session.notes[:] = [(step, text) for step, text in self.notes]
+
+    @traitlets.observe("inside", "skip_builtins")
+    def _take_switches(self, change: Any) -> None:
+        self.session.inside, self.session.skip_builtins = self.inside, self.skip_builtins
+
     def _tell(self) -> None:
         """Show in the view what the session shows."""
         with self.hold_sync(), self.hold_trait_notifications():
@@ -159,6 +206,7 @@ class VMStepper(View):
         with self.hold_sync(), self.hold_trait_notifications():
             self.breakpoints = sorted(self._plain())
             self.halts = self._halts()
+            self.logs = self._logs()
 
     def _visits(self) -> dict[str, Any]:
         session = self.session
@@ -184,12 +232,20 @@ class VMStepper(View):
         for point in session.breakpoints.values():
             if point.enabled and not _always_stops(point):
                 where = [position for position in point.hits if point.stops(position)]
-                halts.append([str(point), point.pc, where, where])
+                halts.append([str(point), point.pc, where, where])  # a log point stops nowhere
         for watch in session.watches.values():
             steps = range(timeline.first_step, timeline.end)
             fired = [step for step in steps if watch.fires(timeline, step)]
             halts.append([str(watch), -1, [step + 1 for step in fired], fired])
         return halts
+
+    def _logs(self) -> list[list[Any]]:
+        """Return every line of every log point, by step."""
+        points = [one for one in self.session.breakpoints.values() if one.enabled]
+        lines = [
+            (step, one.number, line) for one in points for step, line in sorted(one.logged.items())
+        ]
+        return [[step, line] for step, _, line in sorted(lines)]
 
     # ---- moving from Python, as the buttons do ------------------------------------------------
 
@@ -251,17 +307,84 @@ class VMStepper(View):
         self._tell_stops()
         return made
 
+    def log_at(
+        self,
+        text: str,
+        function: str | None = None,
+        pc: int | None = None,
+        *,
+        condition: str | None = None,
+    ) -> Breakpoint:
+        """Write a line wherever an instruction is reached, instead of stopping.
+
+        See :meth:`relaxlab.trace.DebugSession.log_at`: ``stepper.log_at("n is {n}", "main")``.
+        """
+        made = self.session.log_at(text, function, pc, condition=condition)
+        self._tell_stops()
+        return made
+
     def remove(self, number: int) -> None:
         """Remove a breakpoint or a watch; an unknown number is a ``KeyError``."""
         self.session.remove(number)
         self._tell_stops()
+
+    # ---- looking closer -----------------------------------------------------------------------
+
+    def display(self, *texts: str) -> Self:
+        """Show the values of expressions at every step, such as ``"r1 + 1"`` or ``"x.max"``."""
+        for text in texts:
+            self.session.display(text)
+        self.displays = display_values(self.session)
+        return self
+
+    def hide(self, *texts: str) -> Self:
+        """Stop showing expressions; all of them if none is named."""
+        kept = [one for one in self.session.displays if texts and one.text not in texts]
+        self.session.displays[:] = kept
+        self.displays = display_values(self.session)
+        return self
+
+    def note(self, text: str, step: int | None = None) -> Self:
+        """Write a remark on a step, by default on the current one."""
+        self.notes = [*self.notes, [self.position if step is None else step, text]]
+        return self
+
+    def picture(self, register: int, depth: int | None = None) -> TensorPicture:
+        """Return a picture of a whole tensor as it is at this step; the view shows it too.
+
+        The recording holds the first and the last elements only, so the program is run a second
+        time up to here.
+
+        Raises
+        ------
+        TypeError
+            If the register holds no tensor.
+        """
+        value = self.session.value(register, depth)
+        if not isinstance(value, Tensor):
+            raise TypeError(f"expected a tensor in %{register}, it holds {type(value).__name__}")
+        made = TensorPicture(value)
+        at = self.session.depth if depth is None else depth
+        key = [self.position, at, register]
+        self.pictures = [*(one for one in self.pictures if one[:3] != key), [*key, made.grid()]]
+        return made
+
+    def fork(self, register: int, value: Any, depth: int | None = None) -> "VMStepper":
+        """Return another view: what would happen if a register held another value here.
+
+        This view stays as it is. The other one is marked as edited, in words, and stands at the
+        same step; see :meth:`relaxlab.trace.DebugSession.fork`.
+        """
+        return VMStepper(self.session.fork(register, value, depth))
 
     # ---- words --------------------------------------------------------------------------------
 
     @property
     def heading(self) -> str:
         """What an exported page is called."""
-        return f"{self.session.function}: {self.session.timeline.end} steps"
+        edits = self.session.edits
+        edited = f", edited at step {edits[-1].position}" if edits else ""
+        return f"{self.session.function}: {self.session.timeline.end} steps{edited}"
 
     def __str__(self) -> str:
         """Return what the view shows, as text."""
@@ -270,7 +393,9 @@ class VMStepper(View):
     def __repr__(self) -> str:
         """Return function and position."""
         session = self.session
-        return f"VMStepper({session.function}, step {session.position} of {session.timeline.end})"
+        edited = ", edited" if session.edits else ""
+        where = f"step {session.position} of {session.timeline.end}"
+        return f"VMStepper({session.function}, {where}{edited})"
 
 
 def _session(program: Any, function: str | None, args: tuple[Any, ...], limit: int) -> DebugSession:

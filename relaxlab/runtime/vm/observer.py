@@ -77,6 +77,7 @@ __all__ = [
     "ObjectValue",
     "Observer",
     "RegisterChange",
+    "RegisterEdited",
     "Returned",
     "RunFailed",
     "RunFinished",
@@ -161,6 +162,20 @@ class RunStarted:
     function: str
     arguments: tuple[Value, ...]
     changes: tuple[RegisterChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterEdited:
+    """Somebody who debugs gave registers other values: ``function`` is that of frame ``depth``.
+
+    ``step`` is the last one that ran before, -1 when none did. No program makes this event.
+    """
+
+    step: int
+    depth: int
+    function: str
+    register: int
+    changes: tuple[RegisterChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +374,7 @@ class RunFailed:
 
 Event = (
     RunStarted
+    | RegisterEdited
     | FramePushed
     | InstructionStarted
     | CallStarted

@@ -48,6 +48,7 @@ from relaxlab.runtime.vm.observer import (
     KernelRecorded,
     Observer,
     RegisterChange,
+    RegisterEdited,
     Returned,
     RunFailed,
     RunFinished,
@@ -338,6 +339,19 @@ class Watch:
         if found is None:
             found = self._decoded[key] = executable.instruction(frame.instruction)
         return executable, found
+
+    def edited(self, depth: int, register: int, value: Any) -> RegisterEdited:
+        """Give a register another value while the run is stopped; return what that changed.
+
+        The observer is not told: the event belongs before the instruction that it was told of last.
+        """
+        shadow = self._shadows[depth]
+        frame = shadow.frame
+        frame.registers[register] = value
+        shadow.values[register] = described = self.describer.describe(value)
+        self._note_owners(depth, register)
+        changes = (RegisterChange(depth, register, described),)
+        return RegisterEdited(self.step - 1, depth, frame.function.name, register, changes)
 
     # ---- registers and memory ---------------------------------------------------------------
 
