@@ -7,6 +7,38 @@ so that a program moves between the two by changing its imports. Counterpart: th
 Importing this package is cheap: a sub-package is loaded when its name is first used, so that a
 process which only runs executables never loads the compiler.
 
+How a value travels
+-------------------
+A class under ``@I.ir_module`` is read by ``relaxlab.script`` and becomes an ``IRModule``
+(``relaxlab.ir``; the language is in ``relaxlab.relax``, kernels in ``relaxlab.tirx``).
+``relax.build`` runs a pipeline, which is a list of passes (``relaxlab.relax.transform``, one file
+each). Operators become kernels with ``relaxlab.topi`` and ``relaxlab.te``; what is left as
+PrimFuncs goes to ``relaxlab.codegen``, which makes NumPy or machine code of it. What is left as
+Relax functions becomes bytecode: ``relax.codegen_vm`` and ``ExecBuilder`` write a
+``VMExecutable``.
+
+A ``VirtualMachine`` (``relaxlab.runtime.vm``) verifies it, links it once, and walks through it in
+the ``RunLoop``; builtins and kernels are ordinary calls. It tells an observer what happens. A
+``Recorder`` (``relaxlab.trace``) keeps these events, a ``Timeline`` folds them to the state at any
+step, a ``DebugSession`` moves both ways; ``relaxlab.widgets`` draws the same state that
+``print(session)`` says.
+
+A language model (``relaxlab.models``) is such a program. Its keys and values lie in the pages of
+``relaxlab.runtime.kv``, which tells events of its own; ``relaxlab.serve`` decides which request
+runs, which prefix is kept, and who has to go.
+
+Dependencies point one way, and a check holds them there: the runtime knows nothing of the
+compiler, and nothing below ``trace`` knows a widget.
+
+Working on it
+-------------
+``bash .ci/run`` is what must hold before a change lands: format, lint, strict types, import
+contracts, every test in a fresh environment. A pass, an operator, a builtin, a command, a
+chapter's exercises: each is one file, found by its name. To add one, add the file and its test in
+the mirrored folder. Behaviour that differs from TVM's is a row in the README's table, with a test;
+a docstring says shapes, units, errors and source. Texts that TVM prints are compared to the byte
+with recorded ones (``tests/golden``), and with the real TVM in ``tests/oracle``.
+
 Examples
 --------
 >>> import relaxlab as tvm

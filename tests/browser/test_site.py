@@ -17,7 +17,7 @@ def site(chromium, tmp_path_factory) -> Path:
 
 def test_the_index_leads_to_every_notebook(site, open_page):
     page = open_page(site / "index.html")
-    targets = [link.get_attribute("href") for link in page.locator("main a").all()]
+    targets = [link.get_attribute("href") for link in page.locator("main li a").all()]
     notebooks = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
     assert targets == [f"{path.stem}.html" for path in notebooks]
 
@@ -40,3 +40,13 @@ def test_a_view_steps_without_a_kernel(site, open_page):
     view = page.locator("iframe").first.content_frame
     view.get_by_role("button", name="Step", exact=True).click()
     assert view.get_by_label("Go to step").input_value() == "1"
+
+
+def test_the_reference_names_the_public_names_and_fetches_nothing(site, open_page):
+    page = open_page(site / "reference" / "relaxlab.html")
+    text = page.locator("main").inner_text()
+    assert "How a value travels" in text
+    assert "Working on it" in text
+    page = open_page(site / "reference" / "relaxlab" / "widgets.html")
+    for name in ("VMStepper", "PagePool", "PassExplorer"):
+        assert page.locator(f"#{name}").count() == 1

@@ -1,6 +1,7 @@
 """Each notebook has one exercise, whose check fails until it is solved."""
 
 import re
+import time
 from pathlib import Path
 
 import nbclient
@@ -11,6 +12,9 @@ from relaxlab.cli.course.release import without_solutions
 from relaxlab.exercises import exercises
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+
+LONGEST_CELL = 15
+LONGEST_RUN = 60  # seconds, on two cores that do nothing else
 
 
 def exercise_cells(notebook):
@@ -36,8 +40,10 @@ def test_the_exercises_fail_until_they_are_solved(path):
     name = re.search(r"check\(\"(\d\d\.q\d+)\", ", judge.source)[1]
     assert name in exercises()
     assert name.startswith(path.name[:2])
+    started = time.monotonic()
     with pytest.raises(nbclient.exceptions.CellExecutionError) as caught:
         run(notebook)
+    assert time.monotonic() - started < 5 * LONGEST_RUN  # CI shares its cores
     assert f"{name} is not solved yet" in str(caught.value) or cell.source in str(caught.value)
 
 
@@ -51,6 +57,18 @@ def test_the_exercises_are_marked_for_nbgrader(path):
         assert (judge.solution, judge.grade, judge.locked, judge.points) == (False, True, True, 1)
         ids += [cell.grade_id, judge.grade_id]
     assert len(set(ids)) == len(ids) > 0
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_cells_are_short_and_links_lead_somewhere(path):
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            assert len(cell.source.splitlines()) <= LONGEST_CELL
+            assert cell.execution_count is not None
+        else:
+            for target in re.findall(r"\]\(([^)#\s]+)", cell.source):
+                assert (path.parent / target).exists(), target
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,7 +1,8 @@
 """The course as a web site: every notebook executed, its views working, nothing fetched.
 
 Each notebook becomes a page, each view in it a page of its own inside a frame, so that stepping
-works without a kernel and without a network. An index lists the chapters.
+works without a kernel and without a network. An index lists the chapters, and leads to the
+reference, which is made from the docstrings.
 
 Examples
 --------
@@ -18,11 +19,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import nbformat
+import pdoc
+import pdoc.render
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter
@@ -85,6 +89,9 @@ def write_site(out: Path) -> list[Path]:
             (draft / f"{chapter.name}.html").write_text(page, encoding="utf-8")
         page = _page("relaxlab: the course", _index(chapters), style)
         (draft / "index.html").write_text(page, encoding="utf-8")
+        _progress("reference")
+        _reference(draft / "reference")
+        _progress("")
     return sorted(out.iterdir())
 
 
@@ -144,7 +151,19 @@ def _index(chapters: list[_Chapter]) -> str:
         "</li>"
         for one in chapters
     )
-    return f"<main><h1>relaxlab: the course</h1>\n<ul>{items}</ul></main>"
+    return (
+        f"<main><h1>relaxlab: the course</h1>\n<ul>{items}</ul>\n"
+        '<p><a href="reference/relaxlab.html">Reference</a>: every public name, '
+        "how the parts belong together, and how to work on them.</p></main>"
+    )
+
+
+def _reference(out: Path) -> None:
+    """Write the reference, from the docstrings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a docstring that cannot be read is a mistake
+        pdoc.render.configure(docformat="numpy", show_source=False)
+        pdoc.pdoc("relaxlab", output_directory=out)
 
 
 def _page(title: str, body: str, style: str) -> str:
