@@ -14,7 +14,7 @@ from relaxlab.errors import InternalError
 from relaxlab.runtime.kv import sequence as sequences
 from relaxlab.runtime.kv.cache_config import AttnKind, CacheConfig, RopeMode
 from relaxlab.runtime.kv.sliding_window import plan
-from relaxlab.runtime.kv.token_tree import check_tree, is_chain, node_depths
+from relaxlab.runtime.kv.token_tree import check_tree, is_chain
 
 __all__ = [
     "check_committed",
@@ -60,11 +60,12 @@ def check_round(
             check_committed(sequence)
     else:
         check_tree_supported(config)
-        parts = split_tree(tree, append_lengths)
-        for index, (sequence, part) in enumerate(zip(found, parts, strict=True)):
-            whole = part if sequence.committed else (*sequence.tree, *part)
-            check_tree(whole, index)
-            _check_layer_window(sequence, config, whole)
+        wholes = []
+        for sequence, part in zip(found, split_tree(tree, append_lengths), strict=True):
+            wholes.append(part if sequence.committed else (*sequence.tree, *part))
+            check_tree(wholes[-1], len(wholes) - 1)
+        if config.layer_sliding:
+            _check_layer_window(found, wholes, config.layer_sliding_window_size)
     for sequence, length in zip(found, append_lengths, strict=True):
         _check_receiver(sequence, length)
     check_pages(table, config, found, append_lengths)
@@ -189,16 +190,21 @@ def _check_receiver(sequence: sequences.Sequence, length: int) -> None:
 
 
 def _check_layer_window(
-    sequence: sequences.Sequence, config: CacheConfig, tree: tuple[int, ...]
+    batch: Sequence[sequences.Sequence], trees: Sequence[tuple[int, ...]], window: int
 ) -> None:
-    """Refuse a tree where the window of a layer would have to cut into it or its past."""
-    if not config.layer_sliding or (is_chain(tree) and sequence.committed):
+    """Refuse trees where the window of a layer would have to cut into them or their past.
+
+    No kernel has a mask for both. Chains are plain rounds, unless another tree of the batch is
+    none; then their new tokens must fit into the window.
+    """
+    if all(s.committed and is_chain(tree) for s, tree in zip(batch, trees, strict=True)):
         return
-    base = sequence.length - len(sequence.tree)
-    reach = base + max(node_depths(tree), default=0) + 1
-    if reach > config.layer_sliding_window_size:
-        raise InternalError(
-            f'The token tree of sequence "{sequence.seq_id}" reaches position {reach - 1}, beyond '
-            f"the window of {config.layer_sliding_window_size} tokens that some layers have: "
-            "such trees cannot be masked; append a chain instead"
-        )
+    for sequence, tree in zip(batch, trees, strict=True):
+        plain = sequence.committed and is_chain(tree)
+        past = 0 if plain else sequence.length - len(sequence.tree)
+        if past + len(tree) > window:
+            raise InternalError(
+                f'The token tree of sequence "{sequence.seq_id}" has {len(tree)} nodes after '
+                f"{past} tokens, more than the window of {window} tokens that some layers have: "
+                "such trees cannot be masked; append a chain instead"
+            )

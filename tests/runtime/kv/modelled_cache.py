@@ -260,7 +260,8 @@ class Modelled:
             mask = self.visible(seq_id, count, trees)
             expected.append(dense(q[at : at + count], seen, mask))
             last = np.arange(len(seen) - count, len(seen))[:, None]
-            if trees is None:  # a tree is accepted only where the window does not matter
+            # a tree that is no chain is accepted only where the window does not matter
+            if trees is None or mask[:, len(seen) - count :].sum() == count * (count + 1) // 2:
                 mask = mask & (np.arange(len(seen)) > last - self.config.layer_sliding_window_size)
             windowed.append(dense(q[at : at + count], seen, mask))
             self.append(seq_id, tokens, trees)

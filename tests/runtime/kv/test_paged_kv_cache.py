@@ -431,16 +431,24 @@ def test_a_layer_window_reaches_into_the_chunk_and_over_blocks():
 
 def test_a_tree_within_the_window_of_a_layer_is_right_and_beyond_it_refused():
     m = started(
-        [3],
+        [3, 12],
         layer_end=2,
         attn_kinds=WINDOWED,
         layer_sliding_window_size=9,
-        total_token_capacity=60,
+        total_token_capacity=90,
     )
-    m.round([(0, 4)], {0: [-1, 0, 0, 1]})
-    m.round([(0, 3)], {0: [3, 4, 5]})
-    message = m.refused(m.cache.begin_forward, [0], [3], [6, 7, 8])
-    assert "beyond the window of 9" in message
+    m.round([(0, 4), (1, 5)], {0: [-1, 0, 0, 1], 1: [-1, 0, 1, 2, 3]})
+    m.commit({1: 4})
+    m.round([(0, 2)], {0: [3, 4]})
+    message = m.refused(m.cache.begin_forward, [0], [1], [5])
+    assert "has 7 nodes after 3 tokens, more than the window of 9" in message
+    m.remove(0)
+    m.add(0)
+    # a chain may be longer than the window, but not beside a tree
+    chain = list(range(-1, 9))
+    message = m.refused(m.cache.begin_forward, [0, 1], [2, 10], [-1, -1, *chain])
+    assert "has 10 nodes after 0 tokens" in message
+    m.round([(1, 10), (0, 2)], {0: [-1, 0], 1: chain})
 
 
 def test_a_model_whose_layers_all_have_windows():
