@@ -23,7 +23,7 @@ import ctypes
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any, Final, Literal, Protocol, cast
-from weakref import WeakSet, ref
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,7 +198,7 @@ class PooledAllocator:
         self.device = require_cpu(device)
         self._free: dict[int, list[Block]] = {}
         # collections of objects that hold blocks which nobody uses, by size of block
-        self._lent: dict[int, list[ref[Borrower]]] = {}
+        self._lent: dict[int, WeakSet[Borrower]] = {}
         _POOLS.add(self)
 
     def storage(self, nbytes: int) -> Storage:
@@ -228,13 +228,11 @@ class PooledAllocator:
         They are taken back when a block of one of the sizes is wanted, or somebody looks.
         """
         for size in sizes:
-            self._lent.setdefault(size, []).append(ref(borrower))
+            self._lent.setdefault(size, WeakSet()).add(borrower)
 
     def _take_back(self, size: int) -> None:
-        for reference in self._lent.pop(size):
-            borrower = reference()
-            if borrower is not None:
-                borrower.take_back()
+        for borrower in list(self._lent[size]):
+            borrower.take_back()
 
     def clear(self) -> None:
         """Return every free block to the system."""

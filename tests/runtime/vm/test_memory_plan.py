@@ -189,6 +189,19 @@ def test_kept_blocks_are_free_to_the_allocator():
     assert main(ones()).numpy().tolist() == [4] * 4
 
 
+def test_blocks_are_taken_back_again_and_again():
+    vm = machine_of(twice_plus_one)[0]
+    main, pool = vm["main"], vm.allocators[0]
+    held = [main(ones()) for _ in range(5)]  # later ones need blocks while the memory is in use
+    assert pool.free_blocks() == [4096]
+    held.append(main(ones()))
+    del held
+    assert len(pool.free_blocks()) == 7
+    main(ones())
+    assert len(pool.free_blocks()) == 7
+    assert len(pool._lent[4096]) == 1
+
+
 def test_the_pool_of_both_modes_ends_up_with_as_many_blocks():
     def blocks(mode):
         text = """
