@@ -11,7 +11,7 @@ A decode round runs ``split_rotary``, ``transpose_append_mha``, and for each dep
 ``paged_decode``, with ``merge`` after all but the first.
 """
 
-from typing import Any, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn
 
 from relaxlab.errors import InternalError
 from relaxlab.runtime.device import Device
@@ -28,7 +28,9 @@ from relaxlab.runtime.values import as_value
 
 __all__ = ["Attention"]
 
-_NOTHING_SEEN = -5e4
+_FLOAT32: Final = DataType("float32")
+
+_NOTHING_SEEN: Final = -5e4
 """Base-2 logarithm of the weight sum of a row that saw no key."""
 
 
@@ -68,38 +70,40 @@ class Attention:
         self._transfer = transfer
         self._device = device
         self._temporaries: dict[str, Tensor] = {}
+        self._rows: dict[str, Tensor] = {}
         self._plans = flashinfer.Plans(config, device) if kernels.needs_plan else None
+        # what each call would ask the configuration for, layer after layer
         self._rotary_mode = int(config.effective_rope_mode is RopeMode.INLINE)
+        self._rotate_first = int(config.effective_rope_mode is RopeMode.NORMAL)
+        self._rotation = (self._rotary_mode, config.rotary_scale, config.rotary_theta)
+        self._sequence_sliding = config.sequence_sliding
+        self._dtype = config.dtype
+        self._begin = config.layer_begin
+        self._kinds = [config.kind(layer) for layer in range(config.num_layers)]
+        self._windowed = [kind is AttnKind.MHA_SLIDING for kind in self._kinds]
+        self._q_row = (config.num_qo_heads, config.qk_head_dim)
+        self._k_row = (config.num_kv_heads, config.qk_head_dim)
+        self._qkv_row = (config.num_qo_heads + 2 * config.num_kv_heads, config.qk_head_dim)
 
     # ---- the calls -----------------------------------------------------------------------------
 
     def fused_qkv(self, batch: ForwardRound, layer: int, qkv: Any, o: Any, sm_scale: float) -> None:
         """Split, rotate, store and attend."""
-        me, config = "attention_with_fused_qkv", self._config
-        local = self.local_layer(layer, me)
+        local = self.local_layer(layer, "attention_with_fused_qkv")
         qkv, o = as_value(qkv), as_value(o)
-        self._expect_kind(local, me, AttnKind.MHA, AttnKind.MHA_SLIDING)
-        heads, size = config.num_qo_heads, config.qk_head_dim
-        self._expect(me, "qkv", qkv, (None, heads + 2 * config.num_kv_heads, size))
-        self._expect(me, "o", o, (qkv.shape[0], heads, size))
+        self._check_fused(local, batch.total, qkv, o)
         total = batch.total
-        if qkv.shape[0] < total:
-            raise InternalError(
-                f"{me}: expected at least {total} rows, one per token of the batch, "
-                f"got {qkv.shape[0]}"
-            )
-        qkv, o = _rows(qkv, total), _rows(o, total)
+        qkv, o = _first_rows(qkv, total), _first_rows(o, total)
         if not total:
             return
-        q = self._temporary("q", batch, (heads, size))
-        k = self._temporary("k", batch, (config.num_kv_heads, size))
-        v = self._temporary("v", batch, (config.num_kv_heads, size))
-        lse = self._temporary("lse", batch, (heads,), "float32")
-        rotate: Any = int(config.effective_rope_mode is RopeMode.NORMAL)
-        if self.kernels.rope_ext_factors is not None:
-            rotate = self.kernels.rope_ext_factors
-        positions = batch.arrays.tensor("q_rope_position_map")
-        self.kernels.split_rotary(qkv, positions, q, k, v, rotate)
+        q = self._temporary("q", batch, self._q_row)
+        k = self._temporary("k", batch, self._k_row)
+        v = self._temporary("v", batch, self._k_row)
+        lse = self._temporary("lse", batch, self._q_row[:1], _FLOAT32)
+        kernels = self.kernels
+        factors = kernels.rope_ext_factors
+        rotate = self._rotate_first if factors is None else factors
+        kernels.split_rotary(qkv, batch.arrays.tensor("q_rope_position_map"), q, k, v, rotate)
         self._tell("split_rotary", layer)
         if batch.append_before:
             self._store(batch, layer, k, v)
@@ -110,9 +114,32 @@ class Attention:
             ran = True
         ran = self._cross_part(batch, layer, q, o, lse, sm_scale, have_result=ran) or ran
         if not ran:
-            raise InternalError(f"{me}: there is nothing to attend to: neither tokens nor pages")
+            raise InternalError(
+                "attention_with_fused_qkv: there is nothing to attend to: neither tokens nor pages"
+            )
         if not batch.append_before:
             self._store(batch, layer, k, v)
+
+    def _check_fused(self, local: int, total: int, qkv: Any, o: Any) -> None:
+        if (
+            type(qkv) is Tensor
+            and type(o) is Tensor
+            and qkv.dtype is o.dtype is self._dtype
+            and qkv.shape[1:] == self._qkv_row
+            and o.shape[1:] == self._q_row
+            and qkv.shape[0] == o.shape[0] >= total
+            and self._kinds[local] is AttnKind.MHA
+        ):
+            return
+        me = "attention_with_fused_qkv"
+        self._expect_kind(local, me, AttnKind.MHA, AttnKind.MHA_SLIDING)
+        self._expect(me, "qkv", qkv, (None, *self._qkv_row))
+        self._expect(me, "o", o, (qkv.shape[0], *self._q_row))
+        if qkv.shape[0] < total:
+            raise InternalError(
+                f"{me}: expected at least {total} rows, one per token of the batch, "
+                f"got {qkv.shape[0]}"
+            )
 
     def self_attention(
         self,
@@ -138,8 +165,7 @@ class Attention:
             return
         if not batch.plain[0]:
             raise InternalError(
-                f"{me}: a layer of kind {self._config.kind(local).name} has no "
-                "attention over token trees"
+                f"{me}: a layer of kind {self._kinds[local].name} has no attention over token trees"
             )
         self._ragged(batch, layer, q, k, v, o, lse, sm_scale, rotary_mode=0)
 
@@ -182,7 +208,7 @@ class Attention:
         self._expect(me, "current_k", k, (total, config.num_kv_heads, size))
         self._expect(me, "current_v", v, (total, config.num_kv_heads, size))
         self._expect(me, "o", o, (total, config.num_qo_heads, size))
-        lse = self._temporary("lse", batch, (config.num_qo_heads,), "float32")
+        lse = self._temporary("lse", batch, self._q_row[:1], _FLOAT32)
         ran = False
         if not batch.append_before:
             self._self_part(batch, source_layer, q, k, v, o, lse, sm_scale)
@@ -206,7 +232,7 @@ class Attention:
         append = self.kernels.transpose_append_mla
         if append is None:
             self._refuse_missing("transpose_append_mla")
-        slots = _rows(batch.arrays.tensor("append_position_map"), kv.shape[0])
+        slots = _first_rows(batch.arrays.tensor("append_position_map"), kv.shape[0])
         append(self._pages[local], kv, slots)
         self._stored(batch, layer, "transpose_append_mla")
 
@@ -244,7 +270,7 @@ class Attention:
         if not batch.plain[0]:
             mask = "tree_attn_mask.0"
             indptr = "tree_attn_mn_indptr.0"
-        elif self._config.kind(self.local_layer(layer, "")) is AttnKind.MHA_SLIDING:
+        elif self._windowed[layer - self._begin]:
             # a tree mask says which new tokens lie within the layer's window
             mask, indptr = "window.mask", "window.mn_indptr"
         if not mask or mask not in arrays:
@@ -262,9 +288,7 @@ class Attention:
             arrays.tensor(mask),
             o,
             lse,
-            self._rotary_mode,
-            self._config.rotary_scale,
-            self._config.rotary_theta,
+            *self._rotation,
             sm_scale,
         )
         self._tell("ragged_prefill_tree", layer, "self", 0)
@@ -318,12 +342,10 @@ class Attention:
         have_result: bool,
     ) -> bool:
         """Attend to each depth that has pages; return whether there was one."""
-        windowed = self._config.kind(self.local_layer(layer, "")) is AttnKind.MHA_SLIDING
+        windowed = self._windowed[layer - self._begin]
         needs_mask = batch.append_before and not all(batch.plain)
-        if windowed and not batch.exact and not needs_mask:
-            tables = batch.window_tables
-        else:
-            tables = batch.tables
+        by_window = windowed and not batch.exact and not needs_mask
+        tables = batch.window_tables if by_window else batch.tables
         ran = False
         for depth, table in enumerate(tables):
             if not table.page_indices:
@@ -331,9 +353,9 @@ class Attention:
             result, log = o, lse
             if have_result or ran:
                 result = self._temporary("o2", batch, (q.shape[1], o.shape[2]))
-                log = self._temporary("lse2", batch, (q.shape[1],), "float32")
-            if windowed and tables is batch.window_tables:
-                self._windowed(batch, layer, depth, q, result, log, sm_scale)
+                log = self._temporary("lse2", batch, (q.shape[1],), _FLOAT32)
+            if by_window:
+                self._by_window(batch, layer, depth, q, result, log, sm_scale)
             else:
                 self._paged(batch, layer, depth, q, result, log, sm_scale)
             if result is not o:
@@ -353,23 +375,14 @@ class Attention:
         sm_scale: float,
     ) -> None:
         """One depth of a layer, by the kernel that the round chose."""
-        arrays, config, kernels = batch.arrays, self._config, self.kernels
-        windowed = config.kind(self.local_layer(layer, "")) is AttnKind.MHA_SLIDING
+        arrays, kernels = batch.arrays, self.kernels
+        windowed = self._windowed[layer - self._begin]
         masked = batch.append_before and not batch.plain[depth]
         cut = windowed and batch.exact  # TVM cuts the window from every block
-        sliding = config.sequence_sliding or cut
-        prefix = "window." if cut else ""
-        pages = self._pages[self.local_layer(layer, "")]
-        page_table = (
-            arrays.tensor(f"{prefix}page_indptr.{depth}"),
-            arrays.tensor(f"{prefix}page_indices.{depth}"),
-            arrays.tensor(f"{prefix}length_info.{depth}"),
-            arrays.tensor(f"{prefix}k_rope_pos_offset.{depth}"),
-            arrays.tensor("q_rope_position_map"),
-        )
-        rotation: tuple[Any, ...] = (self._rotary_mode, config.rotary_scale, config.rotary_theta)
-        if cut:
-            rotation = (self._rotary_mode, 1.0, 10000.0)
+        sliding = self._sequence_sliding or cut
+        pages = self._pages[layer - self._begin]
+        page_table = arrays.page_table("window." if cut else "", depth)
+        rotation = (self._rotary_mode, 1.0, 10000.0) if cut else self._rotation
         rows = arrays.tensor(f"qo_indptr.{depth}")
         if masked:
             self._run(kernels.paged_prefill_tree, "paged_prefill_tree")(
@@ -408,7 +421,7 @@ class Attention:
             )
         self._tell(name, layer, "cross", depth, causal=causal)
 
-    def _windowed(
+    def _by_window(
         self,
         batch: ForwardRound,
         layer: int,
@@ -419,25 +432,18 @@ class Attention:
         sm_scale: float,
     ) -> None:
         """A layer with a window of its own, over one table per sequence."""
-        arrays, config, kernels = batch.arrays, self._config, self.kernels
-        pages = self._pages[self.local_layer(layer, "")]
-        page_table = (
-            arrays.tensor(f"window.page_indptr.{depth}"),
-            arrays.tensor(f"window.page_indices.{depth}"),
-            arrays.tensor(f"window.length_info.{depth}"),
-            arrays.tensor(f"window.k_rope_pos_offset.{depth}"),
-            arrays.tensor("q_rope_position_map"),
-        )
-        rotation = (self._rotary_mode, config.rotary_scale, config.rotary_theta)
+        arrays, kernels = batch.arrays, self.kernels
+        pages = self._pages[layer - self._begin]
+        page_table = arrays.page_table("window.", depth)
         if batch.append_before:
             self._run(kernels.paged_decode_sliding, "paged_decode_sliding")(
-                q, pages, *page_table, o, lse, *rotation, sm_scale
+                q, pages, *page_table, o, lse, *self._rotation, sm_scale
             )
             self._tell("paged_decode_sliding", layer, "cross", depth)
             return
         rows = arrays.tensor("cur_append_length_indptr")
         self._run(kernels.paged_prefill_sliding, "paged_prefill_sliding")(
-            q, rows, pages, *page_table, o, lse, 1, *rotation, sm_scale
+            q, rows, pages, *page_table, o, lse, 1, *self._rotation, sm_scale
         )
         self._tell("paged_prefill_sliding", layer, "cross", depth, causal=True)
 
@@ -445,7 +451,7 @@ class Attention:
         self, batch: ForwardRound, layer: int, q: Tensor, o: Tensor, lse: Tensor, sm_scale: float
     ) -> bool:
         arrays, backend = batch.arrays, self.kernels.mla_prefill
-        pages = self._pages[self.local_layer(layer, "")]
+        pages = self._pages[layer - self._begin]
         ran = False
         for depth, table in enumerate(batch.tables):
             if not table.page_indices:
@@ -453,7 +459,7 @@ class Attention:
             result, log = o, lse
             if ran:
                 result = self._temporary("o2", batch, (q.shape[1], o.shape[2]))
-                log = self._temporary("lse2", batch, (q.shape[1],), "float32")
+                log = self._temporary("lse2", batch, (q.shape[1],), _FLOAT32)
             if backend is not None and backend.kind == "flashinfer":
                 assert self._plans is not None  # it exists if some kernel has to be planned
                 self._plans.latent(batch, backend, depth, q, pages, result, log, sm_scale)
@@ -481,7 +487,7 @@ class Attention:
         append = self.kernels.transpose_append_mha
         if append is None:
             self._refuse_missing("transpose_append_mha")
-        pages = self._pages[self.local_layer(layer, "")]
+        pages = self._pages[layer - self._begin]
         append(pages, k, v, batch.arrays.tensor("append_position_map"))
         self._stored(batch, layer, "transpose_append_mha")
 
@@ -495,7 +501,7 @@ class Attention:
     def _send(self, batch: ForwardRound, layer: int, k: Tensor, v: Tensor) -> None:
         if self._transfer is None or not (batch.sends_pages or batch.sends_tokens):
             return
-        pages = self._pages[self.local_layer(layer, "")]
+        pages = self._pages[layer - self._begin]
         self._transfer.send(batch, layer, pages, k, v, self._tree.observer)
 
     # ---- checks --------------------------------------------------------------------------------
@@ -508,19 +514,18 @@ class Attention:
         InternalError
             If it is not held here.
         """
-        config = self._config
-        if not config.layer_begin <= layer < config.layer_end:
-            raise InternalError(
-                f"{me}: layer: expected {config.layer_begin} to {config.layer_end - 1}, got {layer}"
-            )
-        return layer - config.layer_begin
+        local = layer - self._begin
+        if not 0 <= local < len(self._kinds):
+            last = self._begin + len(self._kinds) - 1
+            raise InternalError(f"{me}: layer: expected {self._begin} to {last}, got {layer}")
+        return local
 
     def _multi_head(self, local: int, batch: ForwardRound) -> bool:
-        kind = self._config.kind(local)
+        kind = self._kinds[local]
         return kind is AttnKind.MHA or (kind is AttnKind.MHA_SLIDING and not batch.exact)
 
     def _expect_kind(self, local: int, me: str, *kinds: AttnKind) -> None:
-        kind = self._config.kind(local)
+        kind = self._kinds[local]
         if kind not in kinds:
             raise InternalError(
                 f"{me}: expected a layer of kind {' or '.join(k.name for k in kinds)}, "
@@ -537,7 +542,7 @@ class Attention:
     ) -> None:
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{me}: {name}: expected Tensor, got {type(tensor).__name__}")
-        wanted = DataType(dtype) if dtype is not None else self._config.dtype
+        wanted = DataType(dtype) if dtype is not None else self._dtype
         if tensor.dtype != wanted:
             raise InternalError(
                 f"{me}: {name}: expected dtype {str(wanted)!r}, got {str(tensor.dtype)!r}"
@@ -561,20 +566,21 @@ class Attention:
         raise InternalError(f"the cache was made without a {name} kernel, which this call needs")
 
     def _temporary(
-        self, name: str, batch: ForwardRound, inner: tuple[int, ...], dtype: str | None = None
+        self, name: str, batch: ForwardRound, inner: tuple[int, ...], dtype: DataType | None = None
     ) -> Tensor:
-        """Return room for one row per token of the batch."""
-        chunk = self._config.prefill_chunk_size
-        if batch.total > chunk and batch.exact:
-            raise ValueError(
-                f"a batch of {batch.total} tokens exceeds the prefill chunk size {chunk}"
-            )
+        """Return room for one row per token of the batch; the same tensor for the same number."""
+        total, chunk = batch.total, self._config.prefill_chunk_size
+        if total > chunk and batch.exact:
+            raise ValueError(f"a batch of {total} tokens exceeds the prefill chunk size {chunk}")
+        rows = self._rows.get(name)
+        if rows is not None and rows.shape[0] == total and rows.shape[1:] == inner:
+            return rows
         found = self._temporaries.get(name)
-        if found is None or found.shape[1:] != inner or found.shape[0] < batch.total:
-            element = self._config.dtype if dtype is None else DataType(dtype)
-            found = empty((max(chunk, batch.total), *inner), element, self._device)
+        if found is None or found.shape[1:] != inner or found.shape[0] < total:
+            found = empty((max(chunk, total), *inner), dtype or self._dtype, self._device)
             self._temporaries[name] = found
-        return _rows(found, batch.total)
+        rows = self._rows[name] = _first_rows(found, total)
+        return rows
 
     def _tell(
         self,
@@ -589,7 +595,7 @@ class Attention:
             self._tree.observer(KernelRan(kernel, layer, part, depth, causal))
 
 
-def _rows(tensor: Tensor, count: int) -> Tensor:
+def _first_rows(tensor: Tensor, count: int) -> Tensor:
     """Return the first rows of a tensor, as a view."""
     if tensor.shape[0] == count:
         return tensor

@@ -43,6 +43,7 @@ class IndexArrays:
         self._buffer = array("i")
         self._places: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._tensors: dict[str, Tensor] = {}
+        self._page_tables: dict[str, tuple[Tensor, ...]] = {}
 
     def put(self, name: str, values: Iterable[int], shape: tuple[int, ...] | None = None) -> None:
         """Add an array; its shape is one-dimensional if not given."""
@@ -71,6 +72,21 @@ class IndexArrays:
                 size *= extent
             view = whole[start : start + size].reshape(shape)
             found = self._tensors[name] = Tensor(view, _INT32, byte_offset=4 * start)
+        return found
+
+    def page_table(self, prefix: str, depth: int) -> tuple[Tensor, ...]:
+        """Return what every kernel over pages is given, in order, of one depth.
+
+        Page indptr, pages, lengths, position of the first key, positions of the queries.
+        """
+        key = f"{prefix}{depth}"
+        found = self._page_tables.get(key)
+        if found is None:
+            names = ("page_indptr", "page_indices", "length_info", "k_rope_pos_offset")
+            found = self._page_tables[key] = (
+                *(self.tensor(f"{prefix}{name}.{depth}") for name in names),
+                self.tensor("q_rope_position_map"),
+            )
         return found
 
     def forget(self, name: str, start: int, count: int, value: int) -> None:

@@ -249,7 +249,8 @@ def finish_import(cache: Any, seq_id: Any, /) -> None:
 
 def as_cache(value: Any, me: str) -> AttentionKVCache:
     """Cast to an attention cache."""
-    if isinstance(value, AttentionKVCache):
+    # the exact type first: asking an abstract class takes a while, and every layer asks
+    if type(value) is PagedAttentionKVCache or isinstance(value, AttentionKVCache):
         return value
     raise refusal(value, me, "cache", "relax.vm.AttentionKVCache")
 

@@ -12,6 +12,7 @@ Examples
 from typing import Any
 
 from relaxlab.runtime.kv.kv_state import KVState
+from relaxlab.runtime.kv.paged_kv_cache import PagedAttentionKVCache
 from relaxlab.runtime.vm.builtin.table import as_int, as_shape, builtin, refusal
 
 __all__: list[str] = []
@@ -82,6 +83,7 @@ def end_forward(state: Any, /) -> None:
 
 def as_state(value: Any, me: str) -> KVState:
     """Cast to a KV state: a paged cache or a recurrent state."""
-    if isinstance(value, KVState):
+    # the exact type first: asking an abstract class takes a while, and every round asks
+    if type(value) is PagedAttentionKVCache or isinstance(value, KVState):
         return value
     raise refusal(value, me, "state", "relax.vm.KVState")
