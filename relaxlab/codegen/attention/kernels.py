@@ -39,6 +39,7 @@ from relaxlab.codegen.attention.plan import (
 )
 from relaxlab.codegen.attention.program import Layout
 from relaxlab.runtime.kv.attention import Kernel, KernelSpec, Kind, pick
+from relaxlab.runtime.kv.attention.checks import check_indptr, check_page_table, check_rows
 from relaxlab.runtime.kv.attention.plans import RecentPlans
 from relaxlab.runtime.kv.attention.spec import array
 
@@ -110,7 +111,11 @@ class _Compiled:
             q = np.ascontiguousarray(q)
         direct = output.dtype is _FLOAT32 and output.flags.c_contiguous
         out = output if direct else np.empty(output.shape, np.float32)
-        sums = lse if lse.flags.c_contiguous else np.empty(lse.shape, np.float32)
+        sums = (
+            lse
+            if lse.dtype is _FLOAT32 and lse.flags.c_contiguous
+            else np.empty(lse.shape, np.float32)
+        )
         free = plan.scratch
         scratch = free.pop() if free else np.empty(plan.rows * plan.pitch, np.float32)
         factor = scale * _LOG2_E
@@ -165,6 +170,9 @@ class PagedDecode(_Compiled):
             q = q if turn is None else turn.at(q, array(q_rope_position))
 
         def make() -> Plan:
+            check_rows(q, pages.shape[4], pages.shape[2], output, lse)
+            check_page_table(indptr, values, info, pages=len(pages), page_size=pages.shape[3])
+            check_indptr("q", np.array([0, len(indptr) - 1]), len(q))
             runs, starts, keys = page_runs(indptr, values, info, PageLayout.of(pages))
             columns: Columns = {
                 "first_token": np.arange(len(keys)),
@@ -176,7 +184,11 @@ class PagedDecode(_Compiled):
             }
             return make_plan(_paged_layout(q, pages), runs, columns, NO_BIAS)
 
-        plan = self._plans.get(make, (indptr, values, info), (q.shape, pages.shape, pages.dtype))
+        plan = self._plans.get(
+            make,
+            (indptr, values, info),
+            (q.shape, pages.shape, pages.dtype, output.shape, lse.shape),
+        )
         self.run(plan, q, pages, pages, output, lse, sm_scale)
 
 
@@ -216,12 +228,15 @@ class PagedPrefill(_Compiled):
         tables = (array(q_indptr), indptr, values, info)
 
         def make() -> Plan:
+            check_rows(q, pages.shape[4], pages.shape[2], output, lse)
+            check_indptr("q_indptr", tables[0], len(q))
+            check_page_table(*tables[1:], pages=len(pages), page_size=pages.shape[3])
             runs, columns = _paged_columns(tables, pages)
             tokens, keys = columns["tokens"], np.asarray(columns["keys"])
             columns |= visible(tokens, keys, causal=bool(causal), window=self.window)
             return make_plan(_paged_layout(q, pages), runs, columns, NO_BIAS)
 
-        rest = (q.shape, pages.shape, pages.dtype, bool(causal))
+        rest = (q.shape, pages.shape, pages.dtype, output.shape, lse.shape, bool(causal))
         self.run(self._plans.get(make, tables, rest), q, pages, pages, output, lse, sm_scale)
 
 
@@ -259,12 +274,15 @@ class PagedPrefillTree(_Compiled):
         trees = (array(tree_order_indptr), array(tree_order))
 
         def make() -> Plan:
+            check_rows(q, pages.shape[4], pages.shape[2], output, lse)
+            check_indptr("q_indptr", tables[0], len(q))
+            check_page_table(*tables[1:], pages=len(pages), page_size=pages.shape[3])
             runs, columns = _paged_columns(tables, pages)
             tokens, keys = np.asarray(columns["tokens"]), np.asarray(columns["keys"])
             more, biases = tree_biases(tokens, keys, *trees)
             return make_plan(_paged_layout(q, pages), runs, columns | more, biases)
 
-        rest = (q.shape, pages.shape, pages.dtype)
+        rest = (q.shape, pages.shape, pages.dtype, output.shape, lse.shape)
         plan = self._plans.get(make, (*tables, *trees), rest)
         self.run(plan, q, pages, pages, output, lse, sm_scale)
 
@@ -320,12 +338,15 @@ class RaggedPrefill(_Compiled):
         k, v = np.ascontiguousarray(k), np.ascontiguousarray(v)
 
         def make() -> Plan:
+            check_rows(q, k.shape[2], k.shape[1], output, lse)
+            check_indptr("q_indptr", tables[0], len(q))
+            check_indptr("kv_indptr", tables[1], min(len(k), len(v)))
             runs, columns = _ragged_columns(*tables, k, v)
             tokens, keys = columns["tokens"], np.asarray(columns["keys"])
             columns |= visible(tokens, keys, causal=bool(causal))
             return make_plan(_ragged_layout(q, k, v), runs, columns, NO_BIAS)
 
-        rest = (q.shape, k.shape, v.shape, k.dtype, bool(causal))
+        rest = (q.shape, k.shape, v.shape, k.dtype, output.shape, lse.shape, bool(causal))
         self.run(self._plans.get(make, tables, rest), q, k, v, output, lse, sm_scale)
 
 
@@ -378,12 +399,15 @@ class RaggedPrefillTree(_Compiled):
         k, v = np.ascontiguousarray(k), np.ascontiguousarray(v)
 
         def make() -> Plan:
+            check_rows(q, k.shape[2], k.shape[1], output, lse)
+            check_indptr("q_indptr", tables[0], len(q))
+            check_indptr("kv_indptr", tables[1], min(len(k), len(v)))
             runs, columns = _ragged_columns(*tables[:2], k, v)
             tokens, keys = np.asarray(columns["tokens"]), np.asarray(columns["keys"])
             more, biases = tree_biases(tokens, keys, *tables[2:])
             return make_plan(_ragged_layout(q, k, v), runs, columns | more, biases)
 
-        rest = (q.shape, k.shape, v.shape, k.dtype)
+        rest = (q.shape, k.shape, v.shape, k.dtype, output.shape, lse.shape)
         self.run(self._plans.get(make, tables, rest), q, k, v, output, lse, sm_scale)
 
 
@@ -424,13 +448,16 @@ class MLAPrefill(_Compiled):
         tables = (array(q_indptr), array(page_indptr), array(page_values), array(length_info))
 
         def make() -> Plan:
+            check_rows(q, dim, 1, output, lse)
+            check_indptr("q_indptr", tables[0], len(q))
+            check_page_table(*tables[1:], pages=len(pages), page_size=pages.shape[1])
             runs, columns = _paged_columns(tables, pages)
             tokens, keys = columns["tokens"], np.asarray(columns["keys"])
             columns |= visible(tokens, keys, causal=bool(causal))
             layout = Layout(1, q.shape[1], dim, v_dim, dim, 0, dim, 0, str(pages.dtype))
             return make_plan(layout, runs, columns, NO_BIAS)
 
-        rest = (q.shape, pages.shape, pages.dtype, output.shape, bool(causal))
+        rest = (q.shape, pages.shape, pages.dtype, output.shape, lse.shape, bool(causal))
         self.run(self._plans.get(make, tables, rest), q, pages, pages, output, lse, sm_scale)
 
 

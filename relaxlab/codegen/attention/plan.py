@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from relaxlab.codegen.attention.compiled import Compiled, attend
 from relaxlab.codegen.attention.program import CHUNK_WORDS, Layout, rows_of_tile
 from relaxlab.codegen.llvm.machine import machine
+from relaxlab.runtime.kv.attention.checks import check_trees
 
 __all__ = [
     "Columns",
@@ -213,6 +214,7 @@ def tree_biases(
     tokens: Array, keys: Array, order_indptr: Array, order: Array
 ) -> tuple[Columns, Array]:
     """Return the columns of chunks that end with trees, and what is added to scores of nodes."""
+    check_trees(tokens, keys, order_indptr, order)
     bounds, nodes = order_indptr.tolist(), order.reshape(-1, 2)
     biases, starts, size = [NO_BIAS], [], 1
     for number, count in enumerate(tokens.tolist()):

@@ -27,6 +27,7 @@ from typing import Final
 from relaxlab.codegen.llvm.builder import Builder, Value
 from relaxlab.codegen.llvm.host import Host
 from relaxlab.codegen.llvm.mathematics import helper_text
+from relaxlab.errors import InternalError
 
 __all__ = [
     "CHUNK_WORDS",
@@ -62,6 +63,7 @@ RUN_WORDS: Final = ("k_offset", "v_offset", "count")
 DATA_OFFSET: Final = 16
 """Where an array object keeps the address of its first element, in bytes; checked before use."""
 
+_STORED: Final = {"float32": "float", "float16": "half", "bfloat16": "i16"}
 _START: Final = -5.0e4
 _ACCUMULATORS: Final = 24
 """Registers for sums, of 32."""
@@ -97,6 +99,12 @@ class Layout:
     v_row: int
     v_head: int
     dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _STORED:
+            raise InternalError(
+                f"compiled attention: expected keys of {', '.join(_STORED)}, got {self.dtype}"
+            )
 
 
 def lanes_of(layout: Layout, host: Host) -> int:
@@ -589,6 +597,3 @@ class _Attend:
                 total = run.results[1 + r * columns + c]
                 scaled = b.binary("fmul", total, b.splat(factor, lanes))
                 b.store(scaled, b.element(out, n(c * lanes), "float"), 4, "out")
-
-
-_STORED: Final = {"float32": "float", "float16": "half", "bfloat16": "i16"}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from relaxlab.codegen.attention import is_available
+from relaxlab.errors import InternalError
 from relaxlab.runtime.kv.attention import FAMILIES, KINDS, Family, KernelSpec, default_family, pick
 from relaxlab.runtime.kv.exact import exact
 from relaxlab.runtime.kv.rope import Rope
@@ -348,6 +349,75 @@ def test_inline_rotation_of_new_keys(family, rng):
         for rows, n in ((slice(0, 4), 4), (slice(4, 6), 2))
     ]
     agree(got, stacked(parts))
+
+
+# ---- what is refused ---------------------------------------------------------------------------
+
+CHECKED = [name for name in ("numpy", "llvm") if name in FAMILIES]
+"""Families that follow page numbers into memory without further checks."""
+
+
+@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (([0, 2], [1, 64], [3]), "pages from 0 to 63, got 64 at 1"),
+        (([0, 2], [-1, 2], [3]), "pages from 0 to 63, got -1 at 0"),
+        (([0, 3], [1, 2], [3]), "page_indptr: expected at most 2 rows, got 3"),
+        (([1, 2], [1, 2], [3]), "page_indptr: expected 0 first"),
+        (([0, 2, 1], [1, 2], [3, 1]), "nothing that goes down"),
+        (([0, 2], [1, 2], [5]), "last_page_len: expected 1 to 4, got 5"),
+        (([0, 2], [1, 2], [0]), "last_page_len: expected 1 to 4, got 0"),
+        (([0, 2], [1, 2], [3, 1]), r"length_info: expected \(1,\) or \(3, 1\), got \(2,\)"),
+        (([0, 2], [1, 2], [[3], [1], [2]]), "sink 2, offset 1, 7 rows of chunk 0"),
+        (([0, 2], [1, 2], [[3], [8], [2]]), "sink 2, offset 8, 7 rows of chunk 0"),
+    ],
+)
+def test_a_page_table_that_leads_nowhere_is_refused(rng, name, table, message):
+    pool = Pool(rng, 1, 8, SIZE)
+    indptr, values, info = (np.array(x, "int32") for x in table)
+    count = len(indptr) - 1
+    q, zeros = pool.random(count, 2, 8), np.zeros(count, "int32")
+    for kind, first in (("paged_decode_sliding", []), ("paged_prefill_sliding", [0])):
+        got = outputs(q)
+        starts = [np.arange(count + 1, dtype="int32")] if first else []
+        kernel = pick(kind, spec_of(2, 1, 8), name)
+        with pytest.raises(InternalError, match=message):
+            kernel(
+                *(q, *starts, pool.pages, indptr, values, info, zeros, zeros, *got),
+                *(*first, *NONE, 0.3),
+            )
+        assert np.isnan(got[0]).all()
+
+
+@pytest.mark.skipif("llvm" not in FAMILIES, reason="llvmlite is not installed")
+def test_compiled_kernels_refuse_sizes_that_do_not_fit(rng):
+    pool = Pool(rng, 2, 8, SIZE)
+    pool.add(6)
+    zero, spec = index(0), spec_of(4, 2, 8)
+    decode = pick("paged_decode", spec, "llvm")
+    for q in (pool.random(1, 3, 8), pool.random(1, 4, 6)):
+        with pytest.raises(InternalError, match=r"q: expected \[tokens, a multiple of 2, 8\]"):
+            decode(q, pool.pages, *pool.tables(), zero, zero, *outputs(q), *NONE, 0.3)
+    q = pool.random(1, 4, 8)
+    short = outputs(pool.random(1, 2, 8))
+    with pytest.raises(InternalError, match="output and lse: expected"):
+        decode(q, pool.pages, *pool.tables(), zero, zero, *short, *NONE, 0.3)
+    none, wide = q[:0], pool.pages.astype("float64")
+    with pytest.raises(InternalError, match="q: expected at most 0 rows, got 1"):
+        decode(none, pool.pages, *pool.tables(), zero, zero, *outputs(none), *NONE, 0.3)
+    with pytest.raises(InternalError, match="expected keys of float32, float16, bfloat16, got"):
+        decode(q, wide, *pool.tables(), zero, zero, *outputs(q), *NONE, 0.3)
+    ragged, x = pick("ragged_prefill", spec, "llvm"), pool.random(1, 2, 8)
+    with pytest.raises(InternalError, match="kv_indptr: expected at most 1 rows, got 2"):
+        ragged(q, index(0, 1), x, x, index(0, 2), zero, zero, *outputs(q), 1, *NONE, 0.3)
+    tree = pick("ragged_prefill_tree", spec, "llvm")
+    order = index(0, 1, 1, 2).reshape(2, 2)
+    with pytest.raises(InternalError, match="1 to 1 nodes in chunk 0, got 2"):
+        tree(
+            *(q, index(0, 1), x, x, index(0, 1), zero, index(0, 2), order, *outputs(q)),
+            *(*NONE, 0.3),
+        )
 
 
 # ---- plans and the picker --------------------------------------------------------------------

@@ -23,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from relaxlab.runtime.kv.attention.checks import check_page_table
 from relaxlab.runtime.kv.attention.dense import LOG2_E, START
 from relaxlab.runtime.kv.attention.page_table import PageTable
 from relaxlab.runtime.kv.attention.plans import RecentPlans
@@ -96,12 +97,12 @@ class PagedDecode:
         self._plans = RecentPlans()
         self._scratch = Scratch()
 
-    def plan(
-        self, indptr: Array, values: Array, info: Array, page_size: int, page_bytes: int
-    ) -> DecodePlan:
+    def plan(self, indptr: Array, values: Array, info: Array, pages: Array) -> DecodePlan:
         """Return the plan of a round; arrays as in the kernel's arguments."""
+        page_size, page_bytes = pages.shape[3], max(pages[:1].nbytes, 1)
 
         def make() -> DecodePlan:
+            check_page_table(indptr, values, info, pages=len(pages), page_size=page_size)
             table: PageTable = PageTable.of(indptr, values, info, page_size)
             groups: list[list[int]] = []
             room = 0
@@ -117,7 +118,7 @@ class PagedDecode:
             parts = tuple(_part(table, numbers, page_size) for numbers in groups)
             return DecodePlan(parts, np.array(empty, np.intp))
 
-        plan: DecodePlan = self._plans.get(make, (indptr, values, info), (page_size, page_bytes))
+        plan: DecodePlan = self._plans.get(make, (indptr, values, info), (pages.shape, pages.dtype))
         return plan
 
     def __call__(
@@ -139,7 +140,7 @@ class PagedDecode:
         """Run with the arguments of TVM's kernel."""
         q, pages, output, lse = map(array, (q, pages, output, lse))
         tables = array(page_indptr), array(page_values), array(length_info)
-        plan = self.plan(*tables, pages.shape[3], max(pages[0].nbytes, 1))
+        plan = self.plan(*tables, pages)
         heads = pages.shape[2]
         turner = self._turns.by(q.dtype, rotary_mode, rope_scale, rope_theta)
         queries = q if turner is None else turner.at(q, array(q_rope_position))

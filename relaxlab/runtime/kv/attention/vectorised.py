@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relaxlab.runtime.kv.attention.checks import check_page_table
 from relaxlab.runtime.kv.attention.dense import attend, by_head, store
 from relaxlab.runtime.kv.attention.page_table import ChunkPages, PageTable
 from relaxlab.runtime.kv.attention.plans import RecentPlans
@@ -52,14 +53,16 @@ class _Paged:
         self.turns = Turns(spec)
         self._plans = RecentPlans()
 
-    def plan(self, indptr: Array, values: Array, info: Array, page_size: int) -> PageTable:
+    def plan(self, indptr: Array, values: Array, info: Array, pages: Array) -> PageTable:
         """Return where the keys of each chunk are; arrays as in the kernel's arguments."""
+        page_size = pages.shape[3] if pages.ndim == 5 else pages.shape[1]
 
         def make() -> PageTable:
+            check_page_table(indptr, values, info, pages=len(pages), page_size=page_size)
             table: PageTable = PageTable.of(indptr, values, info, page_size)
             return table
 
-        table: PageTable = self._plans.get(make, (indptr, values, info), (page_size,))
+        table: PageTable = self._plans.get(make, (indptr, values, info), (pages.shape,))
         return table
 
     def run(
@@ -132,7 +135,7 @@ class PagedPrefill(_Paged):
         """Run with the arguments of TVM's kernel."""
         q, pages, output, lse = map(array, (q, pages, output, lse))
         tables = array(page_indptr), array(page_values), array(length_info)
-        plan = self.plan(*tables, pages.shape[3])
+        plan = self.plan(*tables, pages)
         visibility = self._causal if causal else Everything()
         turner = self.turns.by(q.dtype, rotary_mode, rope_scale, rope_theta)
         self.run(
@@ -173,7 +176,7 @@ class PagedPrefillTree(_Paged):
         q, pages, output, lse = map(array, (q, pages, output, lse))
         tables = array(page_indptr), array(page_values), array(length_info)
         order, bounds = array(tree_order).reshape(-1, 2), array(tree_order_indptr).tolist()
-        plan = self.plan(*tables, pages.shape[3])
+        plan = self.plan(*tables, pages)
         self.run(
             plan,
             [TreeNodes(order[bounds[b] : bounds[b + 1]]) for b in range(len(plan.chunks))],
@@ -312,7 +315,7 @@ class MLAPrefill(_Paged):
         tables = array(page_indptr), array(page_values), array(length_info)
         starts = array(q_indptr).tolist()
         visibility: Visibility = Causal() if causal else Everything()
-        for b, chunk in enumerate(self.plan(*tables, pages.shape[1]).chunks):
+        for b, chunk in enumerate(self.plan(*tables, pages).chunks):
             rows = slice(starts[b], starts[b + 1])
             if rows.start == rows.stop:
                 continue
