@@ -76,7 +76,7 @@ class IRModule:
         Lists of :class:`GlobalInfo` by kind, such as ``"vdevice"``.
     """
 
-    __slots__ = ("_by_name", "attrs", "functions", "global_infos")
+    __slots__ = ("_by_name", "_moves", "attrs", "functions", "global_infos")
 
     def __init__(
         self,
@@ -86,6 +86,7 @@ class IRModule:
     ) -> None:
         self.functions: dict[GlobalVar, BaseFunc] = {}
         self._by_name: dict[str, GlobalVar] = {}
+        self._moves = False
         self.attrs: dict[str, Any] = dict(attrs or {})
         self.global_infos: dict[str, tuple[GlobalInfo, ...]] = {
             key: tuple(value) for key, value in (global_infos or {}).items()
@@ -115,9 +116,11 @@ class IRModule:
         if taken is not None and taken is not gvar:
             raise ValueError(f"the module already has a function called {gvar.name_hint!r}")
         self._by_name[gvar.name_hint] = gvar
-        if len(self.functions) >= _MOVES_FROM:
+        if self._moves:
             self.functions.pop(gvar, None)
         self.functions[gvar] = func
+        # as in TVM, also when functions are removed later
+        self._moves = self._moves or len(self.functions) >= _MOVES_FROM
         # a variable may belong to other modules too: what it says of their functions stays
         if gvar.ty is None and func.ty is not None:
             gvar.set_ty(func.ty)
@@ -190,6 +193,7 @@ class IRModule:
         copy = IRModule.__new__(IRModule)
         copy.functions = dict(self.functions)
         copy._by_name = dict(self._by_name)
+        copy._moves = self._moves
         copy.attrs = dict(self.attrs)
         copy.global_infos = dict(self.global_infos)
         return copy
@@ -197,14 +201,17 @@ class IRModule:
     def with_functions(self, changed: Mapping[GlobalVar, BaseFunc]) -> "IRModule":
         """Return a module with some functions replaced, in the order of ``changed``.
 
-        The module itself when none differs.
+        As in TVM, those that stay as they are move with the others (see :meth:`update_func`). The
+        module itself when nothing differs, the order of its functions neither.
         """
-        if all(self.functions.get(g) is f for g, f in changed.items()):
-            return self
         copy = self.clone()
         for gvar, func in changed.items():
             copy.add(gvar, func)
-        return copy
+        same = all(
+            a is c and b is d
+            for (a, b), (c, d) in zip(copy.functions.items(), self.functions.items(), strict=False)
+        )
+        return self if same and len(copy) == len(self) else copy
 
     def with_attr(self, key: str, value: Any) -> "IRModule":
         """Return a copy with one module attribute set."""

@@ -65,14 +65,13 @@ def _device_target(call: Call) -> Target | None:
 def dispatch_calls(mod: IRModule, table: Mapping[str, DispatchFunc]) -> IRModule:
     """Replace every call of an operator in ``table``, in all Relax functions."""
     dispatcher = _Dispatcher(mod, table)
-    changed = False
     for gvar, func in mod.functions_items():
         if isinstance(func, Function):
-            new = dispatcher.visit_expr(func)
-            if new is not func:
-                dispatcher.builder.update_func(gvar, new)
-                changed = True
-    return NormalizeGlobalVar()(dispatcher.builder.get() if changed else mod)
+            # TVM puts each back, changed or not: the order of functions follows from that
+            dispatcher.builder.update_func(gvar, dispatcher.visit_expr(func))
+    result = dispatcher.builder.get()
+    same = list(result.functions.items()) == list(mod.functions.items())
+    return NormalizeGlobalVar()(mod if same else result)
 
 
 class _Dispatcher(ExprMutator):

@@ -15,7 +15,7 @@ from typing import ClassVar
 from relaxlab.ir import BaseFunc, GlobalVar, IRModule, ModulePass, PassContext
 from relaxlab.ir.prim_functor import post_order_visit
 from relaxlab.relax.analysis import all_global_vars, remove_all_unused
-from relaxlab.relax.expr import Function, If
+from relaxlab.relax.expr import Function
 
 __all__ = ["DeadCodeElimination"]
 
@@ -38,11 +38,6 @@ def _reachable(mod: IRModule, entries: Iterable[GlobalVar]) -> set[GlobalVar]:
             reached.add(gvar)
             stack.extend(_references(mod.functions[gvar]))
     return reached
-
-
-def _has_choice(func: Function) -> bool:
-    values = [getattr(b, "value", None) for block in func.body.blocks for b in block.bindings]
-    return any(isinstance(v, If) or (isinstance(v, Function) and _has_choice(v)) for v in values)
 
 
 @dataclass(frozen=True)
@@ -72,8 +67,8 @@ class DeadCodeElimination(ModulePass):
         }
         result = mod.clone()
         for gvar, func in swept.items():
-            # TVM rebuilds each function with an If, whose place in the module follows from that
-            if mod.functions[gvar] is not func or _has_choice(func):
+            # TVM rebuilds each function with a binding; its place in the module follows from that
+            if mod.functions[gvar] is not func or func.body.blocks:
                 result.update_func(gvar, func)
         if list(result.functions.items()) == list(mod.functions.items()):
             return mod

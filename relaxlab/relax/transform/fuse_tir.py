@@ -77,7 +77,9 @@ class _FuseTIRInner(ModulePass):
         for gvar, kernel in kernels.values():
             rest.add(gvar, kernel.func)
         for gvar, func in updates.items():
-            if func is not mod.functions[gvar]:
+            # TVM puts each function with a binding back, changed or not: their order follows
+            old = mod.functions[gvar]
+            if func is not old or (isinstance(old, Function) and old.body.blocks):
                 rest.add(gvar, func)
         return rest
 

@@ -82,7 +82,8 @@ def change_private_functions(
     for gvar, old in result.functions.items():
         if isinstance(old, Function):
             new = caller.visit_expr(old)
-            if new is not old:
+            # TVM puts each function with a binding back, changed or not: their order follows
+            if new is not old or old.body.blocks:
                 updates[gvar] = new
     for gvar, new in updates.items():
         result.add(gvar, new)

@@ -44,12 +44,10 @@ class RemoveUnusedParameters(ModulePass):
         """Return the module with fewer parameters, ``mod`` itself if all are used."""
         changed = change_private_functions(mod, _with_used_parameters)
         # what made the arguments may be of no use now
-        swept = {
-            gvar: remove_all_unused(func)
-            for gvar, func in changed.functions.items()
-            if isinstance(func, Function) and mod.functions.get(gvar) is not func
-        }
-        return changed.with_functions(swept)
+        for gvar, func in list(changed.functions.items()):
+            if isinstance(func, Function) and mod.functions.get(gvar) is not func:
+                changed.functions[gvar] = remove_all_unused(func)  # in its place
+        return changed
 
 
 def _with_used_parameters(func: Function, calls: Sequence[Call]) -> Change | None:
