@@ -48,7 +48,7 @@ from relaxlab.relax.expr import (
     TensorType,
     VarBinding,
 )
-from relaxlab.relax.unlowered import why_left
+from relaxlab.relax.unlowered import how_to_run, missing_pass, why_left
 from relaxlab.runtime import DataType, ShapeTuple
 from relaxlab.runtime.vm.bytecode import VMFuncKind, value_of
 from relaxlab.runtime.vm.function_body import BODY_PREFIX
@@ -140,13 +140,14 @@ class _FunctionCodegen:
         """Emit what ``expr`` needs and return the operand that holds its value."""
         visitor = _VISITORS.get(type(expr))
         if visitor is None:
-            raise self.unsupported(f"a {type(expr).__name__} expression: {expr!r}")
+            raise self.unsupported(f"a {type(expr).__name__} expression: {expr!r}", expr)
         return visitor(self, expr)
 
-    def unsupported(self, what: str) -> InternalError:
+    def unsupported(self, what: str, expr: Expr | None = None) -> InternalError:
+        fix = how_to_run("" if expr is None else missing_pass(expr))
         return InternalError(
             f"code generation of {self.symbol!r} met {what}, which should have been lowered "
-            "before; run the build pipeline (relax.build does)"
+            f"before; {fix}"
         )
 
     def visit_var(self, var: Var) -> Expr:
@@ -181,7 +182,7 @@ class _FunctionCodegen:
         dims = []
         for dim in shape.values:
             if not isinstance(dim, IntImm):
-                raise self.unsupported(f"a symbolic shape {shape!r}")
+                raise self.unsupported(f"a symbolic shape {shape!r}", shape)
             dims.append(dim.value)
         return self.constant(ShapeTuple(dims))
 

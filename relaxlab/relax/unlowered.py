@@ -1,8 +1,8 @@
-"""Why an operator is left when all passes have run, and what helps.
+"""Why something is left when all passes have run, and what helps.
 
 Operators become kernels only when the shapes and dtypes of what they work on are known. What is
-left reaches the code generator, which refuses it; this is what it says. There is no TVM
-counterpart: there the message names neither the size nor a remedy.
+left reaches the code generator, which refuses it; this is what it says: the pass that is missing,
+or what is not known. There is no TVM counterpart: there the message names neither.
 
 Examples
 --------
@@ -16,12 +16,74 @@ Examples
 from collections.abc import Iterator
 from typing import Final
 
-from relaxlab.ir import Call, Expr, PrimType, Tuple, TupleType, Type, Var
-from relaxlab.relax.expr import ShapeExpr, ShapeType, TensorType
+from relaxlab.ir import Call, Expr, Op, PrimType, Tuple, TupleType, Type, Var
+from relaxlab.relax.expr import Function, ShapeExpr, ShapeType, TensorType
 
-__all__ = ["why_left"]
+__all__ = ["how_to_run", "missing_pass", "why_left"]
+
+#: The pass that lowers what no kernel stands for, by the operators it is there for.
+_PASSES: Final = {
+    "CallTIRRewrite": (
+        "call_dps_packed",
+        "call_tir",
+        "call_tir_inplace",
+        "call_tir_with_grad",
+    ),
+    "DispatchSampling": ("multinomial_from_uniform",),
+    "DispatchSortScan": ("argsort", "bucketize", "cumprod", "cumsum", "sort", "topk"),
+    "LowerAllocTensor": ("builtin.alloc_tensor",),
+    "LowerRuntimeBuiltin": (
+        "call_py_func",
+        "invoke_closure",
+        "make_closure",
+        "memory.alloc_storage",
+        "memory.alloc_tensor",
+        "memory.ensure_zero_offset",
+        "memory.kill_storage",
+        "memory.kill_tensor",
+        "memory.view",
+        "reshape",
+        "shape_of",
+        "tensor_to_shape",
+        "to_vdevice",
+        "vm.call_tir_dyn",
+    ),
+    "RemovePurityChecking": ("call_inplace_packed", "call_pure_packed", "invoke_pure_closure"),
+}
+_PASS_OF: Final = {
+    f"relax.{name}": pass_name for pass_name, names in _PASSES.items() for name in names
+}
 
 _NAMES: Final = ("m", "n", "k", "p", "q", "r")
+
+
+def missing_pass(expr: Expr) -> str:
+    """Return the name of the pass that lowers an expression; empty when none does.
+
+    Parameters
+    ----------
+    expr
+        What the code generator has no instruction for.
+    """
+    match expr:
+        case Call(op=Op() as operator):
+            known = _PASS_OF.get(operator.name)
+            return known or ("LegalizeOps" if operator.has_attr("FLegalize") else "")
+        case Function():
+            return "LambdaLift"
+        case ShapeExpr():
+            return "VMShapeLower"
+        case _ if isinstance(expr.ty, PrimType):
+            return "ComputePrimValue"
+        case _:
+            return ""
+
+
+def how_to_run(pass_name: str) -> str:
+    """Return the advice to run a pass; empty names the whole pipeline."""
+    if not pass_name:
+        return "run the build pipeline (relax.build does)"
+    return f"run {pass_name}" + ("" if pass_name == "LambdaLift" else " (relax.build does)")
 
 
 def why_left(call: Call) -> str:
@@ -32,6 +94,9 @@ def why_left(call: Call) -> str:
     call
         The call that is left.
     """
+    needed = missing_pass(call)
+    if needed in _PASSES:
+        return how_to_run(needed)
     for value in _values(call.args):
         why = _of_value(value)
         if why:
@@ -42,7 +107,7 @@ def why_left(call: Call) -> str:
             f"{_listed(call.args)}; nothing says that their sizes go together. Say so with "
             "R.match_cast, by giving one argument the sizes of the other"
         )
-    return "no pass of the pipeline lowers it; run the build pipeline (relax.build does)"
+    return how_to_run(needed) if needed else "no pass of the build pipeline does"
 
 
 def _values(args: tuple[Expr, ...]) -> Iterator[Expr]:
