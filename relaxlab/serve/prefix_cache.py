@@ -159,7 +159,7 @@ class PrefixCache:
             return False
         whole = len(tokens) // self.tree.page_size * self.tree.page_size
         match = self.tree.match(tokens[:whole])
-        if match.length == whole:
+        if match.length == whole or match.length > self._shared(sequence):
             return False
         holder = self.new_sequence()
         try:
@@ -199,7 +199,9 @@ class PrefixCache:
             return
         self._now += 1
         match = tree.match(tokens[:whole])
-        if match.length == whole:  # computed twice, or nothing new
+        if match.length == whole or match.length > self._shared(sequence):
+            # Nothing new; or somebody else has put in the same pages meanwhile, and these are
+            # copies. Every page of the tree is there once: what is pinned is then truly in use.
             tree.touch(match.node if match.partial is None else match.partial, self._now)
             self.drop(sequence, cause=cause, reason=reason)
             return
@@ -274,6 +276,11 @@ class PrefixCache:
             self._sequences.remove_sequence(sequence, cause=cause, reason=reason)
         except RuntimeError:
             self._leftover.append(sequence)
+
+    def _shared(self, sequence: int) -> int:
+        """Return how many tokens of a sequence lie in pages of the tree."""
+        node = self._pinned.get(sequence)
+        return 0 if node is None else node.end
 
     def _unpin(self, sequence: int) -> None:
         node = self._pinned.pop(sequence, None)

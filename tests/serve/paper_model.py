@@ -159,3 +159,17 @@ class PaperModel:
                 counted[page] = counted.get(page, 0) + 1
         assert counted == self.users
         assert len(self.users) <= self.total_pages
+
+    def check_tree(self, tree):
+        """Every page of a prefix tree is there once: holders have one copy of what they share."""
+        owner = {}
+        for node in tree.nodes.values():
+            first, last = node.start // self.page_size, node.end // self.page_size
+            below, holders = [node], set()
+            for each in below:
+                below += each.children.values()
+                holders |= {each.holder} - {None}
+            copies = {tuple(self.pages[holder][first:last]) for holder in holders}
+            assert len(copies) == 1, f"{node!r} is there more than once"
+            for page in copies.pop():
+                assert owner.setdefault(page, node) is node

@@ -36,6 +36,7 @@ def checked(engine, model, events):
         model.check()
         if engine.prefix.tree is not None:
             engine.prefix.tree.check()
+            model.check_tree(engine.prefix.tree)
         assert fold(events) == engine.snapshot()
     return outputs
 

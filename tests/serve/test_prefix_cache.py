@@ -57,6 +57,7 @@ def test_random_prefixes_are_found_as_a_list_of_all_would(make):
         kept.append(tokens[: len(tokens) // 2 * 2])
         cache.tree.check()
         model.check()
+        model.check_tree(cache.tree)
         assert fold(events).nodes == cache.tree.snapshot()
     cache.clear()
     assert not model.tokens
@@ -123,6 +124,22 @@ def test_a_prefix_outlives_the_longer_sequence_that_held_it(make):
     assert cache.evict()
     assert model.tokens == {1: [1, 2, 3, 4]}
     assert cache.open(2, [1, 2, 3, 4, 7]) == 4
+
+
+@tree_kinds
+def test_what_two_computed_at_the_same_time_is_kept_once(make):
+    cache, model, _ = _cache(make)
+    for sequence in (0, 1):
+        cache.open(sequence, [1, 2, 3, 4, 9 + sequence])
+        model.run([sequence], [5], [1, 2, 3, 4, 9 + sequence], [])
+    assert cache.open(2, [5, 6, 7]) == 0
+    model.run([2], [3], [5, 6, 7], [])
+    cache.keep(0, [1, 2, 3, 4, 9])
+    assert not cache.share(1, [1, 2, 3, 4])
+    cache.keep(1, [1, 2, 3, 4, 10])
+    assert sorted(model.tokens) == [0, 2]
+    cache.drop(2)
+    assert model.available_pages() == model.total_pages - 2
 
 
 def test_leaves_go_before_what_they_hang_on_and_tails_before_heads():

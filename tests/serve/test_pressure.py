@@ -54,6 +54,7 @@ def _serve(model, wishes, *, cancel=(), seed=0, **choices):
         model.check()
         if engine.prefix.tree is not None:
             engine.prefix.tree.check()
+            model.check_tree(engine.prefix.tree)
         state, folded = fold(events[folded:], state), len(events)
         assert state == engine.snapshot()
         assert steps < 5000, "it does not end"
