@@ -131,7 +131,7 @@ def test_memory_scopes_of_virtual_devices():
         (
             "with R.dataflow():\n        y = R.exp(x)\n        R.output(y)\n    return y",
             'x: R.Tensor((2,), "float32")',
-            "run the build pipeline",
+            "run LegalizeOps",
         ),
     ],
 )
