@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from relaxlab.relax import (
         analysis,
         backend,
+        dpl,
         expr_functor,
         pipeline,
         transform,
@@ -123,6 +124,7 @@ __all__ = [
     "call_tir_with_grad",
     "const",
     "convert_to_expr",
+    "dpl",
     "dtype_const",
     "expr_functor",
     "frontend",
@@ -145,6 +147,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "analysis": ("relaxlab.relax.analysis", None),
     "backend": ("relaxlab.relax.backend", None),
     "build": ("relaxlab.relax.vm_build", "build"),
+    "dpl": ("relaxlab.relax.dpl", None),
     "expr_functor": ("relaxlab.relax.expr_functor", None),
     "frontend": ("relaxlab.relax.frontend", None),
     "get_default_pipeline": ("relaxlab.relax.pipeline", "get_default_pipeline"),

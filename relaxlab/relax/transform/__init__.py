@@ -36,7 +36,13 @@ from relaxlab.relax.transform.expand_matmul_of_sum import ExpandMatmulOfSum
 from relaxlab.relax.transform.expand_tuple_arguments import ExpandTupleArguments
 from relaxlab.relax.transform.fold_constant import FoldConstant
 from relaxlab.relax.transform.fuse_ops import FuseOps
+from relaxlab.relax.transform.fuse_ops_by_pattern import (
+    FuseOpsByPattern,
+    FusionPattern,
+    PatternCheckContext,
+)
 from relaxlab.relax.transform.fuse_tir import FuseTIR
+from relaxlab.relax.transform.fuse_transpose_matmul import FuseTransposeMatmul
 from relaxlab.relax.transform.inline_private_functions import InlinePrivateFunctions
 from relaxlab.relax.transform.ipc_allreduce_rewrite import IPCAllReduceRewrite
 from relaxlab.relax.transform.kill_after_last_use import KillAfterLastUse
@@ -95,7 +101,10 @@ __all__ = [
     "FoldConstant",
     "FunctionPass",
     "FuseOps",
+    "FuseOpsByPattern",
     "FuseTIR",
+    "FuseTransposeMatmul",
+    "FusionPattern",
     "IPCAllReduceRewrite",
     "InlinePrivateFunctions",
     "KillAfterLastUse",
@@ -113,6 +122,7 @@ __all__ = [
     "Pass",
     "PassContext",
     "PassInfo",
+    "PatternCheckContext",
     "RemovePurityChecking",
     "RemoveRedundantReshape",
     "RemoveUnusedOutputs",

@@ -17,14 +17,18 @@ Examples
 ('fused_exp', ['x'])
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from relaxlab.ir import (
+    AnyType,
     Call,
     Expr,
+    GenericConst,
     GlobalVar,
+    Op,
     PrimType,
+    StringImm,
     Tuple,
     TupleGetItem,
     TupleType,
@@ -47,8 +51,10 @@ class FusedFunction:
     Parameters
     ----------
     bindings
-        Kernel calls and fields of tuples, in order. The last one is the result; no other is used
-        outside.
+        Calls of kernels or operators and fields of tuples, in order. The last one is the result;
+        no other is used outside.
+    bind_constants
+        Whether constants move inside.
 
     Attributes
     ----------
@@ -56,8 +62,9 @@ class FusedFunction:
         Name hint, from the names of the kernels.
     """
 
-    def __init__(self, bindings: Sequence[VarBinding]) -> None:
+    def __init__(self, bindings: Sequence[VarBinding], bind_constants: bool = False) -> None:
         self.bindings = tuple(bindings)
+        self._bind_constants = bind_constants
         self.name = "fused"
         self._inside: set[Var] = set()
         #: Parameter by outside value; several, by field, for a tuple.
@@ -71,6 +78,11 @@ class FusedFunction:
                         self._require(arg)
                 case TupleGetItem(tuple_value=source, index=index):
                     self._require_field(source, index)
+                case Call(op=Op(name=name), args=args):
+                    self.name += f"_{name.replace('.', '_')}"
+                    for arg in args:
+                        for leaf in arg.fields if isinstance(arg, Tuple) else (arg,):
+                            self._require(leaf)
                 case _:
                     raise TypeError(f"{binding.value} cannot be part of a fused function")
             self._inside.add(binding.var)
@@ -78,13 +90,18 @@ class FusedFunction:
 
     def _require(self, arg: Expr) -> None:
         """Make a parameter of a value, unless it is known inside or a literal."""
-        if arg in self._inside or arg in self._params:
+        if arg in self._inside or arg in self._params or self._moves_inside(arg):
             return
         if isinstance(arg, Var):
             self._params[arg] = Var(arg.name, arg.ty)
         elif not isinstance(arg.ty, PrimType) or scalar_vars(arg):
             self._params[arg] = Var(f"param_{self._unnamed}", arg.ty)
             self._unnamed += 1
+
+    def _moves_inside(self, arg: Expr) -> bool:
+        if isinstance(arg, GenericConst):
+            return self._bind_constants or isinstance(arg.ty, AnyType)
+        return isinstance(arg, ShapeExpr | StringImm)
 
     def _require_field(self, source: Expr, index: int) -> None:
         if isinstance(source, Tuple):
@@ -106,6 +123,8 @@ class FusedFunction:
         """
         types: list[Type | None] = [param.ty for _, _, param in self._all_params()]
         types.extend(binding.var.ty for binding in self.bindings)
+        calls = [b.value for b in self.bindings if isinstance(b.value, Call)]
+        types.extend(ShapeType(a.values) for c in calls for a in c.args if isinstance(a, ShapeExpr))
         found = {var: Var(var.name, var.ty) for ty in types for var in tir_vars_in_type(ty)}
         for var in found:
             self._params.pop(var, None)
@@ -135,8 +154,8 @@ class FusedFunction:
         sizes = self._sizes()
         return [*given, ShapeExpr(sizes)] if sizes else given
 
-    def function(self) -> Function:
-        """Return the function: private, with the attribute ``Primitive``."""
+    def function(self, attrs: Mapping[str, Any] | None = None) -> Function:
+        """Return the function: private, with the attribute ``Primitive`` or those given."""
         values: dict[Any, Expr] = {**self._symbols}
         fields: dict[tuple[Expr, int], Expr] = {}
         params: list[Var] = []
@@ -159,7 +178,8 @@ class FusedFunction:
         result = values[self.bindings[-1].var]
         body = SeqExpr((DataflowBlock(tuple(bindings)),), result, ty=result.ty)
         place = merge_spans(binding.span for binding in self.bindings)
-        return Function(params, body, None, True, {"Primitive": True}, span=place)
+        given = {"Primitive": True} if attrs is None else dict(attrs)
+        return Function(params, body, None, True, given, span=place)
 
     def _own(self, ty: Type | None) -> Type | None:
         """Return a type in terms of the function's own symbolic variables."""
@@ -194,4 +214,7 @@ def _inside(expr: Expr, values: dict[Expr, Expr]) -> Expr:
     """Return an argument in terms of what is known inside."""
     if isinstance(expr, Tuple):
         return Tuple(tuple(_inside(item, values) for item in expr.fields), span=expr.span)
+    if isinstance(expr, ShapeExpr) and expr not in values:
+        sizes = {old: new for old, new in values.items() if isinstance(old, Var)}
+        return ShapeExpr(tuple(substitute(dim, sizes) for dim in expr.values), span=expr.span)
     return values.get(expr, expr)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from relaxlab.ir import PassContext, Target
-from relaxlab.relax import TensorType, backend, transform
+from relaxlab.relax import TensorType, backend, dpl, transform
 from relaxlab.script import from_source
 from tests.golden_compiler import document
 
@@ -35,6 +35,10 @@ PLAN = (
     transform.StaticPlanBlockMemory(),
 )
 FUSE = (transform.LegalizeOps(), transform.AnnotateTIROpPattern(), transform.FuseOps())
+MATMUL_RELU = (
+    "demo.matmul_relu",
+    dpl.is_op("relax.nn.relu")(dpl.is_op("relax.matmul")(dpl.wildcard(), dpl.wildcard())),
+)
 PASSES = {
     "AdjustMatmulOrder": transform.AdjustMatmulOrder(),
     "AllocateWorkspace": transform.AllocateWorkspace(),
@@ -80,6 +84,11 @@ PASSES = {
     ),
     "FuseOps": in_order(*FUSE),
     "FuseOps/opt_level_0": in_order(*FUSE[:2], transform.FuseOps(fuse_opt_level=0)),
+    "FuseOpsByPattern": transform.FuseOpsByPattern([MATMUL_RELU]),
+    "FuseOpsByPattern/annotate_codegen": transform.FuseOpsByPattern(
+        [MATMUL_RELU], annotate_codegen=True
+    ),
+    "FuseTransposeMatmul": transform.FuseTransposeMatmul(),
     "FuseTIR": in_order(*FUSE, transform.FuseTIR()),
     "InlinePrivateFunctions": transform.InlinePrivateFunctions(),
     "KillAfterLastUse": transform.KillAfterLastUse(),
