@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
-from relaxlab.codegen.attention import compiled, is_available, plan
+from relaxlab.codegen.attention import compiled, entry, is_available, plan
 from relaxlab.codegen.attention.program import Layout
+from relaxlab.codegen.attention.rotary import CompiledSplitRotary
 from relaxlab.codegen.llvm.host import Host
 from relaxlab.codegen.llvm.machine import machine
+from relaxlab.runtime.kv import exact
 from relaxlab.runtime.kv.attention import KernelSpec, pick
+from relaxlab.runtime.kv.rope import Rope
 from tests.runtime.kv.dense_attention import (
     Pool,
     agree,
@@ -18,6 +21,7 @@ from tests.runtime.kv.dense_attention import (
     outputs,
     scale_of,
 )
+from tests.runtime.kv.test_rope import VARIANTS
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="llvmlite is not installed")
 NONE = (0, 1.0, 1e4)
@@ -122,7 +126,7 @@ def on_host(monkeypatch):
         host = machine().host
         fields = {name: getattr(host, name) for name in host.__slots__} | changes
         other = machine(Host(**fields))
-        for module in (compiled, plan):
+        for module in (compiled, entry, plan):
             monkeypatch.setattr(module, "machine", lambda: other)
         compiled.attend.cache_clear()
 
@@ -139,7 +143,7 @@ def test_shorter_vectors(on_host, vector_bytes):
 
 
 def test_without_knowing_where_arrays_keep_their_addresses(monkeypatch):
-    monkeypatch.setattr(compiled, "arrays_are_known", lambda: False)
+    monkeypatch.setattr(entry, "arrays_are_known", lambda: False)
     compiled.attend.cache_clear()
     try:
         decoded(9, 3, 64, [1, 15, 16, 17, 100])
@@ -151,3 +155,49 @@ def test_the_machine_code_can_be_read():
 
     layout = Layout(1, 1, 64, 64, 64, 1024, 64, 1024)
     assert "attend_arrays" in compiled.assembly(layout, 1)
+
+
+@pytest.mark.parametrize("rotary_dim", [None, 32])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_splitting_and_rotating(name, rotary_dim):
+    rng = np.random.default_rng(6)
+    rope = Rope(64, 500.0, 0.5, rotary_dim, VARIANTS[name])
+    qkv, positions = rng.standard_normal((5, 15, 64)).astype("float32"), index(0, 7, 8, 300, 2)
+    found = []
+    for family in ("llvm", "numpy"):
+        outs = [np.full((5, h, 64), np.nan, "float32") for h in (9, 3, 3)]
+        kernel = pick("split_rotary", KernelSpec(9, 3, 64, rope=rope), family)
+        assert isinstance(kernel, CompiledSplitRotary) == (family == "llvm")
+        kernel(qkv, positions, *outs, 1)
+        found.append(outs)
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_rotating_again_follows_the_positions_and_the_mode():
+    rng = np.random.default_rng(6)
+    rope = Rope(32, scaling=VARIANTS["yarn"])
+    kernel = pick("split_rotary", KernelSpec(1, 1, 32, rope=rope), "llvm")
+    qkv, positions = rng.standard_normal((1, 3, 32)).astype("float32"), index(3)
+    outs = [np.empty((1, 1, 32), "float32") for _ in range(3)]
+    for position in (3, 90):
+        positions[0] = position
+        kernel(qkv, positions, *outs, 1)
+        np.testing.assert_allclose(outs[0], rope.rotate(qkv[:, :1], positions), atol=1e-6)
+    with exact():
+        kernel(qkv, positions, *outs, 1)
+        np.testing.assert_allclose(outs[0], rope.rotate(qkv[:, :1], positions), atol=1e-6)
+    assert not np.allclose(outs[0], rope.rotate(qkv[:, :1], positions))
+
+
+def test_what_is_not_float32_or_not_rotated_is_split_all_the_same():
+    rng = np.random.default_rng(6)
+    for dtype, turns in (("float32", 0), ("float16", 1)):
+        qkv, positions = rng.standard_normal((4, 4, 32)).astype(dtype), index(0, 1, 2, 3)
+        outs = [np.empty((4, h, 32), dtype) for h in (2, 1, 1)]
+        pick("split_rotary", KernelSpec(2, 1, 32, dtype=dtype), "llvm")(
+            qkv, positions, *outs, turns
+        )
+        want = qkv[:, :2] if not turns else Rope(32).rotate(qkv[:, :2], positions)
+        np.testing.assert_allclose(outs[0].astype("float32"), want, atol=4e-3)
+        assert (outs[2] == qkv[:, 3:]).all()

@@ -28,6 +28,7 @@ _KINDS: tuple[Kind, ...] = (
     "paged_prefill_tree",
     "ragged_prefill",
     "ragged_prefill_tree",
+    "split_rotary",
 )
 
 

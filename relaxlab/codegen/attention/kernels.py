@@ -38,6 +38,7 @@ from relaxlab.codegen.attention.plan import (
     visible,
 )
 from relaxlab.codegen.attention.program import Layout
+from relaxlab.codegen.attention.rotary import CompiledSplitRotary, lanes_for
 from relaxlab.runtime.kv.attention import Kernel, KernelSpec, Kind, pick
 from relaxlab.runtime.kv.attention.checks import check_indptr, check_page_table, check_rows
 from relaxlab.runtime.kv.attention.plans import RecentPlans
@@ -475,6 +476,10 @@ _KERNELS: Final[dict[Kind, type[_Compiled]]] = {
 
 def make_kernel(kind: Kind, spec: KernelSpec) -> Kernel | None:
     """Return a compiled kernel; None if vectors would be shorter than four elements."""
+    if kind == "split_rotary":
+        rope = spec.rope
+        fits = rope is not None and lanes_for(rope.head_dim, rope.features) >= 4
+        return CompiledSplitRotary(spec) if fits else None
     layout = Layout(1, 1, spec.qk_head_dim, spec.v_head_dim, 0, 0, 0, 0)
     if spec.dtype not in ("float32", "float16", "bfloat16") or lanes(layout) < 4:
         return None

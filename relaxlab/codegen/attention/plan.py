@@ -21,7 +21,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from relaxlab.codegen.attention.compiled import Compiled, attend
+from relaxlab.codegen.attention.compiled import attend
+from relaxlab.codegen.attention.entry import Compiled
 from relaxlab.codegen.attention.program import CHUNK_WORDS, Layout, rows_of_tile
 from relaxlab.codegen.llvm.machine import machine
 from relaxlab.runtime.kv.attention.checks import check_trees

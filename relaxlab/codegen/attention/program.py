@@ -31,7 +31,6 @@ from relaxlab.errors import InternalError
 
 __all__ = [
     "CHUNK_WORDS",
-    "DATA_OFFSET",
     "Layout",
     "RUN_WORDS",
     "lanes_of",
@@ -59,9 +58,6 @@ CHUNK_WORDS: Final = (
 
 RUN_WORDS: Final = ("k_offset", "v_offset", "count")
 """The 64-bit words that describe a run; offsets are in elements."""
-
-DATA_OFFSET: Final = 16
-"""Where an array object keeps the address of its first element, in bytes; checked before use."""
 
 _STORED: Final = {"float32": "float", "float16": "half", "bfloat16": "i16"}
 _START: Final = -5.0e4
@@ -148,31 +144,7 @@ def program(layout: Layout, rows: int, host: Host) -> str:
         declared.update(scores.declarations)
     helpers = helper_text(attend.b.helpers, host)
     extra = "".join(f"{line}\n" for line in declared.values() if line not in helpers)
-    return text + _entry() + helpers + extra
-
-
-def _entry() -> str:
-    """Return ``attend_arrays``: the same with NumPy arrays instead of addresses.
-
-    The address of an array's first element is read from the array object itself.
-    """
-    pointers = ("q", "k", "v", "runs", "chunks", "biases", "out", "lse", "scratch")
-    loads = "".join(
-        f"  %{name}.at = getelementptr i8, ptr %{name}, i64 {DATA_OFFSET}\n"
-        f"  %{name}.data = load ptr, ptr %{name}.at\n"
-        for name in pointers
-    )
-    signature = (
-        "ptr %q, ptr %k, ptr %v, ptr %runs, ptr %chunks, i64 %count, ptr %biases, ptr %out, "
-        "ptr %lse, ptr %scratch, i64 %pitch, float %scale"
-    )
-    arguments = signature
-    for name in pointers:
-        arguments = arguments.replace(f"%{name},", f"%{name}.data,")
-    return (
-        f"define i32 @attend_arrays({signature}) {{\n{loads}"
-        f"  %status = call i32 @attend({arguments})\n  ret i32 %status\n}}\n"
-    )
+    return text + helpers + extra
 
 
 # ---- scores ----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relaxlab.codegen.attention import is_available
 from relaxlab.errors import InternalError
 from relaxlab.runtime import tensor
 from relaxlab.runtime.kv.attention import (
@@ -136,3 +137,7 @@ def test_all_arguments_of_a_cache(family):
         latent[11]()
     with pytest.raises(InternalError, match="has no token trees"):
         latent[14]()
+
+
+def test_the_compiled_family_is_among_them():
+    assert is_available() == ("llvm" in FAMILIES)

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
+from relaxlab.codegen.attention import is_available
 from relaxlab.runtime.kv import exact
 from relaxlab.runtime.kv.attention import FAMILIES, KernelSpec, pick
 from relaxlab.runtime.kv.rope import Rope, RopeMode
@@ -170,6 +171,10 @@ def test_mistakes_are_named():
     for rotary_dim in (3, 10, 0):
         with pytest.raises(ValueError, match="an even number up to the head size 8"):
             Rope(8, rotary_dim=rotary_dim)
+
+
+def test_the_compiled_family_is_among_them():
+    assert is_available() == ("llvm" in FAMILIES)
 
 
 def test_modes_have_tvms_numbers():
