@@ -19,6 +19,7 @@ from relaxlab.runtime.container import ShapeTuple
 from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.tensor import Tensor, tensor
 from relaxlab.runtime.vm import VirtualMachine, VMExecutable
+from tests.random_modules import RandomModule
 
 
 def _iadd(a: int, b: int) -> int:
@@ -291,3 +292,9 @@ def programs(draw: Any, may_fail: bool = True) -> Program:
     numbers = st.integers(-2, 3)
     array = draw(st.lists(st.floats(-9, 9, width=32), min_size=2, max_size=2))
     return Program(executable, draw(numbers), tuple(array))
+
+
+@st.composite
+def modules(draw: Any) -> RandomModule:
+    """Return well-typed modules of operators, branches, tuples, functions and kernels."""
+    return RandomModule(draw(st.integers(0, 2**32 - 1)))
