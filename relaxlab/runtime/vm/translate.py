@@ -322,8 +322,12 @@ def _guards(writer: "Writer") -> list[str]:
     guards: list[str] = []
     for parameter in range(function.num_args):
         ours = tests.get(parameter, [f"type(r{parameter}) not in PLAIN_TYPES"])
-        whole = any(test.startswith(f"r{parameter}.shape") for test in ours)
-        guards += [test for test in ours if not (whole and test.startswith("len("))]
+        # whole shapes that are compared have a rank, so that need not be
+        whole = f"r{parameter}.shape != ("
+        shapes = (test.removeprefix(whole) for test in ours if test.startswith(whole))
+        ranks = {sum(size.strip(") ") != "" for size in shape.split(",")) for shape in shapes}
+        implied = {f"len(r{parameter}.shape) != {rank}" for rank in ranks}
+        guards += [test for test in ours if test not in implied]
     return guards
 
 

@@ -11,6 +11,7 @@ import pytest
 from relaxlab.errors import InternalError
 from relaxlab.relax.exec_builder import ExecBuilder, VMFuncKind
 from relaxlab.runtime import DataType, ShapeTuple, VirtualMachine, cpu, register_global_func, tensor
+from relaxlab.runtime.storage import PooledAllocator
 from relaxlab.runtime.vm import VMExecutable
 from relaxlab.runtime.vm.bytecode import VMFuncInfo
 from tests.golden_values import with_golden
@@ -248,6 +249,58 @@ def test_a_number_of_arguments_is_checked():
         vm["main"](r0=1)
 
 
+@pytest.mark.parametrize("dtype", [True, False])
+@pytest.mark.parametrize("sizes", [None, (2, 3), (2,), ()])
+def test_the_door_checks_what_the_function_checks(sizes, dtype):
+    """``main(x, y)`` checks x: a tensor of rank 2, perhaps of a dtype, perhaps of these sizes.
+
+    Sizes of another rank can never be right.
+    """
+
+    def write(_, ib):
+        context = ib.convert_constant("ctx ")
+        args = [ib.r(0), ib.imm(2), *([DataType("float32")] if dtype else []), context]
+        ib.emit_call("vm.builtin.check_tensor_info", args)
+        if sizes is not None:
+            pairs = [word for size in sizes for word in (ib.imm(0), ib.imm(size))]
+            args = [ib.r(0), ib.void_arg(), ib.imm(len(sizes)), *pairs, context]
+            ib.emit_call("vm.builtin.match_shape", args)
+        ib.emit_call("vm.builtin.make_tuple", [ib.r(0), ib.r(1)], 2)
+        ib.emit_ret(ib.r(2))
+
+    values = [
+        *(
+            tensor(np.zeros(shape, kind))
+            for shape in ((2, 3), (2, 2), (2,), ())
+            for kind in ("float32", "int8")
+        ),
+        np.zeros((2, 3), "float32"),
+        ShapeTuple((2, 3)),
+        [1],
+        None,
+        5,
+    ]
+    machines = [
+        VirtualMachine(executable(write, params=2), cpu(), exec_mode=mode)
+        for mode in ("bytecode", "compiled")
+    ]
+    passed = 0
+    for value in values:
+        for other in (1, [2], np.zeros(1)):
+            found = []
+            for vm in machines:
+                try:
+                    found.append(vm["main"](value, other)[1])
+                    passed += 1
+                except (TypeError, ValueError, RuntimeError) as error:
+                    found.append((type(error), str(error), error.__notes__))
+            assert repr(found[0]) == repr(found[1])
+    arrays = {None: 3, (2, 3): 2}.get(sizes, 0) + (
+        0 if dtype else {None: 2, (2, 3): 1}.get(sizes, 0)
+    )
+    assert passed == 6 * arrays
+
+
 def test_a_long_function_is_written_once():
     def write(_, ib):
         for _ in range(300):
@@ -279,6 +332,37 @@ def test_closures_on_other_machines_and_after_theirs_is_gone():
     gc.collect()
     assert closure.function.compiled is None
     assert other.invoke_closure(closure, 4) == 44
+
+
+def test_a_closure_of_another_machine_uses_the_memory_of_the_one_that_runs_it():
+    def write(name, ib):
+        if name == "call":
+            ib.emit_call("vm.builtin.invoke_closure", [ib.vm_state(), ib.r(0)], 1)
+            ib.emit_ret(ib.r(1))
+        else:
+            args = [ib.vm_state(), ShapeTuple((4,)), ib.imm(0), DataType("uint8")]
+            ib.emit_call("vm.builtin.alloc_storage", [*args, ib.convert_constant("global")], 1)
+            args = [ib.r(1), ib.imm(0), ShapeTuple((1,)), DataType("float32")]
+            ib.emit_call("vm.builtin.alloc_tensor", args, 2)
+            ib.emit_ret(ib.r(2))
+
+    def machine(name):
+        ib = ExecBuilder()
+        with ib.function(name, int(name == "call")):
+            write(name, ib)
+        vm = VirtualMachine(ib.get(), cpu(), exec_mode="compiled")
+        vm.allocators[0] = PooledAllocator(cpu())
+        return vm
+
+    caller, other = machine("call"), machine("make")
+    closure = other.program.functions["make"]
+    assert other["make"]().shape == (1,)  # it keeps a block now
+    result = caller["call"](closure)
+    assert result.shape == (1,)
+    assert caller.allocators[0].free_blocks() == []
+    assert other.allocators[0].free_blocks() == [4096]
+    del result
+    assert caller.allocators[0].free_blocks() == [4096]
 
 
 def test_a_closure_that_was_not_known_when_it_was_compiled():
@@ -423,3 +507,62 @@ def test_shapes_of_any_rank_pass_the_door():
     assert vm["main"](tensor(np.array(5.0))).numpy() == 5
     with pytest.raises(RuntimeError, match="expected a shape of size 0"):
         vm["main"](ShapeTuple((1,)))
+
+
+# ---- sizes --------------------------------------------------------------------------------------
+
+
+class Double:
+    """A kernel that doubles every slot of a shape heap, and keeps none."""
+
+    kind = "double"
+
+    def __init__(self):
+        self.imports = []
+
+    def forgets_arguments(self, name):
+        return True
+
+    def get_function(self, name):
+        return self.double if name == "double" else None
+
+    def double(self, heap):
+        heap.array[...] *= 2
+
+
+@pytest.mark.parametrize("where", ["before", "then", "after", "loop"])
+def test_sizes_are_read_again_after_a_kernel(where):
+    def write(_, ib):
+        def load(dst):
+            args = [ib.r(1), ib.imm(1), ib.imm(1), ib.imm(0)]
+            ib.emit_call("vm.builtin.make_shape", args, dst)
+
+        ib.emit_call("vm.builtin.alloc_shape_heap", [ib.vm_state(), ib.imm(1)], 1)
+        context = ib.convert_constant("")
+        args = [ib.r(0), ib.r(1), ib.imm(1), ib.imm(1), ib.imm(0), context]
+        ib.emit_call("vm.builtin.match_shape", args)
+        load(2)
+        if where == "before":
+            ib.emit_call("double", [ib.r(1)])
+        ib.emit_call("vm.builtin.copy", [ib.imm(1)], 5)
+        at = ib.num_instructions
+        ib.emit_if(ib.r(5), 2)
+        if where == "loop":
+            load(3)
+        ib.emit_call("vm.builtin.copy", [ib.imm(0)], 5)
+        if where in ("then", "loop"):
+            ib.emit_call("double", [ib.r(1)])
+        if where == "loop":
+            ib.emit_goto(at - ib.num_instructions)
+        ib.set_word(at, 2, ib.num_instructions - at)
+        if where == "after":
+            ib.emit_call("double", [ib.r(1)])
+        load(4)
+        ib.emit_call("vm.builtin.make_tuple", [ib.r(2), ib.r(4)], 6)
+        ib.emit_ret(ib.r(6))
+
+    ex = executable(write)
+    ex.import_module(Double())
+    vm = VirtualMachine(ex, cpu(), exec_mode="compiled")
+    assert "ShapeHeap(1)" in vm.compiled_source("main")
+    assert vm["main"](ShapeTuple((5,))) == ((5,), (10,))
