@@ -18,6 +18,7 @@ from relaxlab.trace.condition import Expression, ExpressionError
 from relaxlab.trace.debug_session import DebugSession, Edit, ReplayError
 from relaxlab.trace.explain import explain_events, explain_instruction
 from relaxlab.trace.graph_recorder import GraphRecorder
+from relaxlab.trace.linked_program import LinkedProgram, link_program
 from relaxlab.trace.phases import Phase, phases_of
 from relaxlab.trace.pool_recorder import PoolRecorder
 from relaxlab.trace.pool_text import render_pool
@@ -34,6 +35,7 @@ __all__ = [
     "ExpressionError",
     "Frame",
     "GraphRecorder",
+    "LinkedProgram",
     "PassRecorder",
     "Phase",
     "PoolRecorder",
@@ -48,6 +50,7 @@ __all__ = [
     "explain_events",
     "explain_instruction",
     "line_text",
+    "link_program",
     "phases_of",
     "render",
     "render_pool",
