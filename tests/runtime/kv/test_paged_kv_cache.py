@@ -74,6 +74,23 @@ def test_a_refused_round_changes_nothing(arguments, words):
     assert m.cache.current_round is batch
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (SLIDING, "does not support sliding windows"),
+        ({"rope_mode": RopeMode.INLINE}, "does not support inline RoPE"),
+        ({"attn_kinds": (AttnKind.MLA,)}, "not supported yet for MLA"),
+    ],
+)
+def test_caches_that_cannot_have_trees_say_so(changes, words):
+    cache = model(**changes).cache
+    cache.add_sequence(0)
+    before = snapshot(cache)
+    with pytest.raises(InternalError, match=words):
+        cache.begin_forward([0], [2], [-1, 0])
+    assert snapshot(cache) == before
+
+
 def test_the_second_sequence_of_a_batch_may_be_the_one_that_does_not_fit():
     m = started([12, 12])
     m.add(2)
