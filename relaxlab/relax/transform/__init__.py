@@ -53,6 +53,7 @@ from relaxlab.relax.transform.lift_transform_params import LiftTransformParams
 from relaxlab.relax.transform.lower_alloc_tensor import LowerAllocTensor
 from relaxlab.relax.transform.lower_gpu_ipc_alloc_storage import LowerGPUIPCAllocStorage
 from relaxlab.relax.transform.lower_runtime_builtin import LowerRuntimeBuiltin, VMBuiltinLower
+from relaxlab.relax.transform.merge_composite_functions import MergeCompositeFunctions
 from relaxlab.relax.transform.normalize import Normalize
 from relaxlab.relax.transform.normalize_global_var import NormalizeGlobalVar
 from relaxlab.relax.transform.pass_base import (
@@ -116,6 +117,7 @@ __all__ = [
     "LowerAllocTensor",
     "LowerGPUIPCAllocStorage",
     "LowerRuntimeBuiltin",
+    "MergeCompositeFunctions",
     "ModulePass",
     "Normalize",
     "NormalizeGlobalVar",

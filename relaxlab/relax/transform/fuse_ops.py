@@ -45,7 +45,7 @@ from relaxlab.relax.expr_functor import ExprMutator
 from relaxlab.relax.transform.fused_function import FusedFunction
 from relaxlab.tirx import PrimFunc
 
-__all__ = ["FuseOps"]
+__all__ = ["FuseOps", "in_order", "reads_between"]
 
 _LOGGER = logging.getLogger(__name__)
 _MAX_DEPTH = config_option("relax.FuseOps.max_depth", int)
@@ -116,10 +116,10 @@ class _Fuser(ExprMutator):
         groups = self.groups_of(block)
         if len(groups) == len(block.bindings):
             return super().visit_dataflow_block_(block)
-        reads = _reads_between(groups)
+        reads = reads_between(groups)
         used = {i for found in reads for i in found}
         self.builder.begin_block(is_dataflow=True)
-        for i in _in_order(reads):
+        for i in in_order(reads):
             if len(groups[i]) == 1:
                 self.visit_binding(groups[i][0])
             elif i in used or not isinstance(_var_of(groups[i][-1]), DataflowVar):
@@ -196,7 +196,7 @@ def _leaves(expr: Expr) -> Iterator[Expr]:
         yield expr
 
 
-def _reads_between(groups: Sequence[Sequence[Binding]]) -> list[list[int]]:
+def reads_between(groups: Sequence[Sequence[Binding]]) -> list[list[int]]:
     """Return, for each group, the other groups that it reads, in order of reading."""
     home = {_var_of(binding): i for i, group in enumerate(groups) for binding in group}
     reads: list[list[int]] = []
@@ -212,7 +212,7 @@ def _reads_between(groups: Sequence[Sequence[Binding]]) -> list[list[int]]:
     return reads
 
 
-def _in_order(reads: Sequence[Sequence[int]]) -> list[int]:
+def in_order(reads: Sequence[Sequence[int]]) -> list[int]:
     """Sort groups so that each comes after those it reads, else as they come."""
     result: list[int] = []
     seen = [False] * len(reads)

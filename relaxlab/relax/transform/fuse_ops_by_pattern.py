@@ -137,7 +137,14 @@ class FuseOpsByPattern(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with matches as functions, ``mod`` itself if nothing matches."""
-        fuser = _Fuser(mod, self)
+        # one after the other, as in TVM: what a pattern made has new names for the next one
+        for pattern in self.patterns:
+            mod = self.fuse(mod, pattern)
+        return mod
+
+    def fuse(self, mod: IRModule, pattern: FusionPattern) -> IRModule:
+        """Return the module with the matches of one pattern as functions."""
+        fuser = _Fuser(mod, self, pattern)
         changed = False
         for gvar, func in mod.functions_items():
             if not isinstance(func, Function) or not self.looks_at(gvar, func):
@@ -156,9 +163,10 @@ class FuseOpsByPattern(ModulePass):
 
 
 class _Fuser(ExprMutator):
-    def __init__(self, mod: IRModule, options: FuseOpsByPattern) -> None:
+    def __init__(self, mod: IRModule, options: FuseOpsByPattern, pattern: FusionPattern) -> None:
         super().__init__(mod)
         self.options = options
+        self.pattern = pattern
         self.usages: dict[Var, list[Var]] = {}
         self.values: dict[Var, Expr] = {}
 
@@ -201,32 +209,32 @@ class _Fuser(ExprMutator):
         bound = {binding.value: binding.var for binding in bindings}
         taken: set[Var] = set()
         matches = []
-        for pattern in self.options.patterns:
-            for binding in reversed(bindings):
-                if binding.var in taken:
-                    continue
-                matcher = Matcher(self.values)
-                if not matcher.match(pattern.pattern, binding.value):
-                    continue
-                group = {bound[e] for e in matcher.matched.values() if e in bound}
-                members = [b for b in bindings if b.var in group]
-                if group & taken or not self.is_closed(block, members):
-                    continue
-                annotated = {
-                    name: matcher.matched[part]
-                    for name, part in pattern.annotation_patterns.items()
-                    if part in matcher.matched
-                }
-                context = PatternCheckContext(
-                    binding.value,
-                    annotated,
-                    {member.var: member.value for member in members},
-                    self.usages,
-                    bound,
-                )
-                if pattern.check is None or pattern.check(context):
-                    taken |= group
-                    matches.append(_Match(pattern, annotated, members))
+        pattern = self.pattern
+        for binding in reversed(bindings):
+            if binding.var in taken:
+                continue
+            matcher = Matcher(self.values)
+            if not matcher.match(pattern.pattern, binding.value):
+                continue
+            group = {bound[e] for e in matcher.matched.values() if e in bound}
+            members = [b for b in bindings if b.var in group]
+            if group & taken or not self.is_closed(block, members):
+                continue
+            annotated = {
+                name: matcher.matched[part]
+                for name, part in pattern.annotation_patterns.items()
+                if part in matcher.matched
+            }
+            context = PatternCheckContext(
+                binding.value,
+                annotated,
+                {member.var: member.value for member in members},
+                self.usages,
+                bound,
+            )
+            if pattern.check is None or pattern.check(context):
+                taken |= group
+                matches.append(_Match(pattern, annotated, members))
         return matches
 
     def is_closed(self, block: DataflowBlock, members: Sequence[VarBinding]) -> bool:

@@ -98,6 +98,15 @@ PASSES = {
         *PLAN, transform.LowerAllocTensor(), transform.KillAfterLastUse()
     ),
     "LowerRuntimeBuiltin": transform.LowerRuntimeBuiltin(),
+    "MergeCompositeFunctions": in_order(
+        transform.FuseOpsByPattern(
+            [
+                ("demo.matmul", dpl.is_op("relax.matmul")(dpl.wildcard(), dpl.wildcard())),
+                ("demo.relu", dpl.is_op("relax.nn.relu")(dpl.wildcard())),
+            ]
+        ),
+        transform.MergeCompositeFunctions(),
+    ),
     "Normalize": transform.Normalize(),
     "NormalizeGlobalVar": transform.NormalizeGlobalVar(),
     "RemoveRedundantReshape": transform.RemoveRedundantReshape(),
