@@ -43,7 +43,7 @@ from relaxlab.runtime.tensor import Tensor
 from relaxlab.serve.prefix_cache import PrefixCache
 from relaxlab.serve.radix_tree import RadixTree
 
-__all__ = ["Ask", "Reply", "RemotePrefill", "SymmetricMemory", "layout_of", "serve_prefill"]
+__all__ = ["Ask", "RemotePrefill", "Reply", "SymmetricMemory", "layout_of", "serve_prefill"]
 
 _TAG = 7  # of control messages
 _NAMES = (

@@ -143,6 +143,20 @@ def test_answers_of_one_request_share_its_prompt(length):
     all_pages_come_back(engine, model)
 
 
+def test_each_answer_pins_the_prefix_that_it_was_forked_with():
+    model = PaperModel(total_pages=64)
+    engine = Engine(model)
+    engine.submit(range(1, 9), max_tokens=1)
+    engine.run()
+    request = engine.submit(range(1, 10), max_tokens=6, n=3)
+    engine.step()
+    assert {node.pins for node in engine.snapshot().nodes.values()} == {3}
+    engine.cancel(request, 1)
+    assert max(node.pins for node in engine.snapshot().nodes.values()) == 2
+    engine.run()
+    assert {node.pins for node in engine.snapshot().nodes.values()} == {0}
+
+
 def test_answers_that_cannot_be_forked_now_are_computed_later():
     model, events = PaperModel(total_pages=4), []
     engine = Engine(model, observer=events.append)

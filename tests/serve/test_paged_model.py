@@ -9,6 +9,8 @@ import pytest
 from relaxlab.models.paged_llama import PagedLlama
 from relaxlab.models.reference import ReferenceLlama, greedy
 from relaxlab.runtime.kv import invariants
+from relaxlab.runtime.kv.snapshot import fold as fold_cache
+from relaxlab.runtime.kv.snapshot import snapshot
 from relaxlab.serve.engine import Engine
 from relaxlab.serve.events import Admitted, Preempted, PrefixHit, Resumed, Retried, fold
 from relaxlab.serve.sampler import Sampling
@@ -47,6 +49,8 @@ def _checked(engine, llama, events, *, joining=(), cancel=(), seed=0):
     """Serve to the end; submit a few per step, cancel some, check everything after every step."""
     draw, waiting, made = random.Random(seed), list(joining), []
     state, folded, steps = fold([]), 0, 0
+    cache_events, cache_state = [], snapshot(llama.cache)
+    llama.cache.observer = cache_events.append
     while waiting or engine.busy:
         for _ in range(draw.randrange(4)):
             if waiting:
@@ -61,6 +65,9 @@ def _checked(engine, llama, events, *, joining=(), cancel=(), seed=0):
             engine.prefix.tree.check()
         state, folded = fold(events[folded:], state), len(events)
         assert state == engine.snapshot()
+        cache_state = fold_cache(cache_events, cache_state)
+        cache_events.clear()
+        assert cache_state == snapshot(llama.cache)
         assert steps < 3000, "it does not end"
     return made
 
