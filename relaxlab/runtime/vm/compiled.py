@@ -40,6 +40,7 @@ from relaxlab.runtime.vm.builtin.shapes import ShapeHeap
 from relaxlab.runtime.vm.builtin.table import shown
 from relaxlab.runtime.vm.execution import Execution
 from relaxlab.runtime.vm.frame import Closure, Frame, LinkedFunction
+from relaxlab.runtime.vm.generated_source import Callees, Memory, Names, Source
 from relaxlab.runtime.vm.inline import GUARDS, INLINE
 from relaxlab.runtime.vm.linker import Program
 from relaxlab.runtime.vm.memory_plan import ALONE, MemoryPlan, Plans, memory_plan, spare
@@ -53,14 +54,7 @@ from relaxlab.runtime.vm.run_loop import (
     too_deep,
     wrong_arity,
 )
-from relaxlab.runtime.vm.translate import (
-    Callees,
-    Memory,
-    Names,
-    Source,
-    translate,
-    translate_door,
-)
+from relaxlab.runtime.vm.translate import translate, translate_door
 
 if TYPE_CHECKING:
     from relaxlab.runtime.vm.virtual_machine import VirtualMachine

@@ -20,7 +20,8 @@ from relaxlab.runtime.container import ShapeTuple
 from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.storage import layout
 from relaxlab.runtime.vm.builtin.shapes import MakeShapeCode, MatchShapeCode
-from relaxlab.runtime.vm.translate import HEAP, CallSite, Guard, Inliner, Writer
+from relaxlab.runtime.vm.generated_source import CallSite, Guard, Inliner
+from relaxlab.runtime.vm.source_writer import HEAP, Writer
 
 __all__ = ["GUARDS", "INLINE"]
 
