@@ -96,14 +96,14 @@ def check(
 AS_DRAWN = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
-@settings(max_examples=60, phases=AS_DRAWN, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, phases=AS_DRAWN, suppress_health_check=[HealthCheck.too_slow])
 @given(typed_kernels())
 def test_random_kernels_of_every_dtype_agree(case: tuple[PrimFunc, list[Any], bool]) -> None:
     for plain in (False, True):
         check(*case, host=None, plain=plain)
 
 
-@settings(max_examples=12, phases=AS_DRAWN, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, phases=AS_DRAWN, suppress_health_check=[HealthCheck.too_slow])
 @given(typed_kernels())
 def test_random_kernels_agree_on_lesser_processors(case: tuple[PrimFunc, list[Any], bool]) -> None:
     check(*case, host=SSE2, plain=False)
