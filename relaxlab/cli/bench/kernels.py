@@ -7,8 +7,8 @@ we compile, from its script, as it does by default.
 
 ``gelu_1m`` is ``gelu(2 x + 1)``, by erf; NumPy, which has no erf, computes the form by tanh that is
 usual there, written as one writes it, with its temporaries (a version that reuses two buffers takes
-a fifth of its time). The weights of the ``gemv`` rows lie as in a checkpoint, a row per output; ``gemv_streamed`` goes
-through 40 such matrices, more than caches hold.
+a fifth of its time). The weights of the ``gemv`` rows lie as in a checkpoint, a row per output;
+``gemv_streamed`` goes through 40 such matrices, more than caches hold.
 
 Examples
 --------
