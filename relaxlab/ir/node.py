@@ -42,6 +42,8 @@ __all__ = [
 
 _ROLE = "relaxlab.role"
 N = TypeVar("N", bound="Node")
+#: What a node may hold that has no parts.
+_ATOMS = frozenset({bool, int, str, type(None), DataType})
 
 
 #: Metadata of a dataclass field that introduces variables.
@@ -136,6 +138,8 @@ class _Equal:
             if a is b and not defining and not self.forward:
                 return True
             return self._fields(a, b, defining)
+        if type(a) in _ATOMS:  # asked first: the other questions are slow, and rarely answered yes
+            return type(a) is type(b) and bool(a == b)
         if isinstance(a, tuple | list):
             return (
                 isinstance(b, tuple | list)
@@ -169,10 +173,11 @@ class _Equal:
         custom = getattr(type(a), "structural_fields", None)
         if custom is not None:
             return self.equal(custom(a), custom(b), defining)
-        return all(
-            self.equal(getattr(a, name), getattr(b, name), defining or role == "defines")
-            for name, role in _roles(type(a))
-        )
+        for name, role in _roles(type(a)):  # a loop: much called, and `all` is slower
+            inside = defining or role == "defines"
+            if not self.equal(getattr(a, name), getattr(b, name), inside):
+                return False
+        return True
 
     def _variables(self, a: Node, b: Node, defining: bool) -> bool:
         known = self.forward.get(a)
@@ -245,9 +250,10 @@ def structural_hash(node: Any, map_free_vars: bool = False) -> int:
             custom = getattr(type(value), "structural_fields", None)
             if custom is not None:
                 return hash((type(value).__name__, walk(custom(value))))
-            return hash(
-                (type(value).__name__, *(walk(getattr(value, n)) for n, _ in _roles(type(value))))
-            )
+            parts = [walk(getattr(value, name)) for name, _ in _roles(type(value))]
+            return hash((type(value).__name__, *parts))
+        if type(value) in _ATOMS:
+            return hash((type(value).__name__, value))
         if isinstance(value, tuple | list):
             return hash(("seq", *(walk(item) for item in value)))
         if isinstance(value, Mapping):
