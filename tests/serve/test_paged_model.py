@@ -79,6 +79,14 @@ def _all_pages_come_back(engine, llama):
     assert llama.cache.empty()
 
 
+def test_weights_are_decoded_when_they_are_first_needed(tiny_model):
+    llama = PagedLlama(tiny_model, "numpy", page_size=8, capacity=64)
+    llama.add_sequence(0)
+    assert "params" not in vars(llama)
+    llama.run([0], [2], [1, 2], [1])
+    assert len(vars(llama)["params"]) == len(tiny_model.weights)
+
+
 def test_logits_equal_the_reference_in_chunks_and_token_by_token(compiled, plain):
     llama = fresh(compiled, page_size=4, capacity=64)
     expected = plain.forward(PROMPT, plain.cache(64), all_positions=True)
