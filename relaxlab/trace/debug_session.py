@@ -384,7 +384,9 @@ class DebugSession:
         other = DebugSession(
             self.vm, self.function, *map(_copied, self._arguments), limit=self._limit
         )
-        wanted = Edit(self.position, frame.depth, register, value, frame.registers[register])
+        wanted = Edit(
+            self.position, frame.depth, register, _copied(value), frame.registers[register]
+        )
         for edit in self.edits:
             if edit.position <= self.position:
                 other.goto(edit.position)._edit(edit)

@@ -28,7 +28,7 @@ from relaxlab.trace.pool_timeline import PoolTimeline
 from relaxlab.widgets.bundle import bundle, stylesheet
 from relaxlab.widgets.view import STATIC, View
 
-__all__ = ["PagePool"]
+__all__ = ["PagePool", "packed"]
 
 
 class PagePool(View):
@@ -66,7 +66,7 @@ class PagePool(View):
             kinds = ", ".join(type(one).__name__ for one in recorders) or "nothing"
             raise TypeError(f"expected one or two PoolRecorder, got {kinds}")
         self.timelines = [PoolTimeline.of(one) for one in recorders]
-        super().__init__(pool={"runs": [_packed(one) for one in recorders]}, position=self.end_of())
+        super().__init__(pool={"runs": [packed(one) for one in recorders]}, position=self.end_of())
 
     def end_of(self) -> int:
         """Return the last position."""
@@ -139,7 +139,8 @@ class PagePool(View):
         return f"PagePool({names}, {unit} {self.position} of {self.end_of()})"
 
 
-def _packed(recorder: PoolRecorder) -> dict[str, Any]:
+def packed(recorder: PoolRecorder) -> dict[str, Any]:
+    """Return a recording as plain data for the page."""
     stream, texts = encode(recorder.events, CLASSES)
     return {
         "name": recorder.name,

@@ -422,4 +422,4 @@ def _session(program: Any, function: str | None, args: tuple[Any, ...], limit: i
 
 
 def _always_stops(point: Breakpoint) -> bool:
-    return point.enabled and point.condition is None and not point.ignore
+    return point.enabled and point.condition is None and not point.ignore and point.log is None

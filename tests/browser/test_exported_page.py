@@ -228,7 +228,7 @@ def test_one_polite_line_for_every_stop(open_page):
 def test_the_keyboard_reaches_everything(fact, open_page):  # noqa: F811
     page = open_page(VMStepper(fact))
     toolbar = page.get_by_role("toolbar", name="Stepping")
-    assert toolbar.get_by_role("button").count() == 9
+    assert toolbar.get_by_role("button").count() == 11
     focused = "() => document.activeElement.getAttribute('aria-label')"
     page.keyboard.press("Tab")
     assert page.evaluate(focused) == "Virtual machine stepper"

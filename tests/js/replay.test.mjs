@@ -7,7 +7,7 @@ import test from "node:test";
 
 const source = readFileSync(new URL("../../relaxlab/widgets/static/replay.js", import.meta.url));
 // through an address with the text in it: a .js file is a module for every Node only so
-const { clamp, countUpTo, Cursor, cut, floatText, mark, narrowText, Replay } =
+const { clamp, countUpTo, Cursor, cut, displayed, floatText, heatCells, linkedStep, logged, mark, narrowText, Replay } =
   await import(`data:text/javascript;base64,${source.toString("base64")}`);
 
 const { cases, floats, narrow } = process.env.RELAXLAB_CASES
@@ -37,6 +37,34 @@ test("the number of entries up to a bound", () => {
   assert.equal(clamp(7, 0, 5), 5);
 });
 
+test("watched values hold until the next change, and log lines up to a step", () => {
+  const table = ["n", [0, 3, 7], ["1", "2", ""]];
+  const values = [0, 2, 3, 6, 7, 99].map((position) => displayed(table, position));
+  assert.deepEqual(values, ["1", "1", "2", "2", "", ""]);
+  const logs = [[1, "a"], [1, "b"], [4, "c"]];
+  assert.deepEqual(logged(logs, 0), []);
+  assert.deepEqual(logged(logs, 3), logs.slice(0, 2));
+  assert.deepEqual(logged(logs, 9, 1), [[4, "c"]]);
+});
+
+test("a fragment names a step, or none", () => {
+  assert.equal(linkedStep("#step=12"), 12);
+  for (const other of ["", "#", "#step=", "#step=-1", "#step=1x", "#other=3"]) {
+    assert.equal(linkedStep(other), null);
+  }
+});
+
+test("cells of a heat map have the recorded numbers and a gap where none were", () => {
+  const value = ["tensor", "float32", [10], "cpu:0", 0, 0, [0, 1, null, 3], [9, 10], 0, 10, 1, 0];
+  value[6][2] = "nan";
+  assert.deepEqual(heatCells(value).map(([, shade]) => shade), [0, 0, -1, 1, null, 5, 5]);
+  assert.deepEqual(heatCells(value).map(([text]) => text).slice(3, 5), ["3.0", "…"]);
+  const unknown = ["tensor", "int64", [2], "cpu:0", 0, 0, [4, 4], [], null, null, null, null];
+  assert.deepEqual(heatCells(unknown), [["4", -1], ["4", -1]]);
+  const same = ["tensor", "int64", [2], "cpu:0", 0, 0, [4, 4], [], 4, 4, 0, 0];
+  assert.deepEqual(heatCells(same), [["4", 0], ["4", 0]]);
+});
+
 function state(replay, position) {
   const frames = [...replay.stack(position)].reverse();
   return frames.map(([frame, pc]) => [
@@ -58,6 +86,7 @@ for (const [number, one] of cases.entries()) {
       assert.equal(replay.printed(position, 1000), expected.printed);
       assert.equal(replay.next(position), expected.next);
       assert.equal(replay.done(position), expected.done);
+      assert.deepEqual(replay.phases(position), expected.phases, one.program);
     }
     assert.equal(one.outcome, "result" in one.trace.outcome
       ? replay.text(one.trace.outcome.result) : one.trace.outcome.error);
@@ -68,6 +97,7 @@ for (const [number, one] of cases.entries()) {
     const cursor = new Cursor(replay, one.start);
     for (const [step, [name, argument, expected]] of one.moves.entries()) {
       if (name === "halts") cursor.setHalts(argument);
+      else if (name === "skip") cursor.skipBuiltins = argument;
       else cursor[name](...argument);
       const [frame, pc] = cursor.frame;
       const marks = [];

@@ -21,6 +21,7 @@ from relaxlab.runtime.describe import TensorValue
 from relaxlab.runtime.tensor import tensor
 from relaxlab.trace import DebugSession
 from relaxlab.trace.explain import explain_events, explain_next
+from relaxlab.trace.phases import phases_of
 from relaxlab.trace.text import mark
 from relaxlab.widgets import VMStepper
 from tests.strategies import programs
@@ -115,6 +116,7 @@ def states_of(session):
             ),
             "next": ending or explain_next(session.vm.executable, timeline.top(position)),
             "done": explain_events(events),
+            "phases": list(map(list, phases_of(session.vm.executable, timeline, position))),
         }
 
 
@@ -133,7 +135,7 @@ def moves_of(stepper, random):
     session = stepper.session
     first, end = session.timeline.first_step, session.timeline.end
     pcs = sorted({session.timeline.instruction(step).pc for step in range(first, end)})
-    kinds = [*COMMANDS, *COMMANDS, "goto", "select", "toggle", "halts", "watch", "remove"]
+    kinds = [*COMMANDS, *COMMANDS, "goto", "select", "toggle", "halts", "watch", "remove", "skip"]
     for kind in random.choices(kinds, k=40):
         arguments = []
         match kind:
@@ -154,6 +156,9 @@ def moves_of(stepper, random):
             case "remove" if stepper.halts:
                 special = [n for n, point in session.breakpoints.items() if point.condition]
                 stepper.remove(random.choice([*session.watches, *special]))
+            case "skip":
+                stepper.skip_builtins = not stepper.skip_builtins
+                arguments = stepper.skip_builtins
             case "select" | "toggle" | "halts" | "watch" | "remove":
                 continue
             case _:
@@ -208,7 +213,7 @@ def test_the_page_shows_and_moves_as_python_does(node, tmp_path):
     assert sum(bool(case["trace"]["first_step"]) for case in cases) > 3
     assert sum("error" in case["trace"]["outcome"] for case in cases) > 1
     shown = run_node(node, cases, tmp_path / "cases.json")
-    assert f"pass {2 * len(cases) + 6}" in shown
+    assert f"pass {2 * len(cases) + 9}" in shown
 
 
 def identity(ib: ExecBuilder):

@@ -25,7 +25,7 @@ relaxlab bench vm llm --json
 """
 
 #: Groups of rows in the order they are run; each is a module of this package with ``rows()``.
-_GROUPS = ("vm", "kernels", "compile", "kv", "llm")
+_GROUPS = ("vm", "kernels", "compile", "kv", "llm", "views")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

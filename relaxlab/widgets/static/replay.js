@@ -7,6 +7,9 @@
 
 const WRITE = 0;
 const ENTER = 1;
+const VM_FUNCTION = 1; // kind of an entry of the function table
+const BUILTINS = "vm.builtin.";
+const WORDS_SHOWN = 8; // of an instruction, as in trace/phases.py
 const VISITS = 256; // places remembered, as in trace/debug_session.py
 const GAP = "\u001a";
 const SHORT = 200; // longest text of a tuple or a function, as in runtime/describe.py
@@ -213,6 +216,83 @@ export class Replay {
     return this.trace.functions[fn][0];
   }
 
+  /** Entry of the function table that an instruction calls; null if it is no call. */
+  callee(pc) {
+    const row = this.rows.get(pc);
+    if (row === undefined || this.trace.code.op[row] !== "call") return null;
+    return this.trace.functions[Number.parseInt(this.trace.code.words[row][2], 16)] ?? null;
+  }
+
+  /** Whether an instruction calls one of the machine's own functions. */
+  isBuiltinCall(pc) {
+    return Boolean(this.callee(pc)?.[0].startsWith(BUILTINS));
+  }
+
+  /** [name, text] of each phase of the step at a position, as trace/phases.py tells them. */
+  phases(position) {
+    const { trace } = this;
+    const top = this.top(position);
+    if (!top) return [];
+    const pc = this.pc(position);
+    const row = this.rows.get(pc);
+    const name = this.name(top.fn);
+    const words = trace.code.words[row];
+    const more = words.length > WORDS_SHOWN ? ` … (${words.length} words)` : "";
+    const shown = words.slice(0, WORDS_SHOWN).map((word) => `0x${word}`).join(" ");
+    const phases = [
+      ["fetch", `instruction ${pc} of ${name}: ${shown}${more}`],
+      ["decode", trace.code.text[row].trim().split(/\s+/).join(" ")],
+      ["read", this.#read(top, position, row) || "nothing"],
+    ];
+    if (position < this.end) {
+      phases.push(["call", this.#called(pc, row, name)], ["write", this.#written(position, top)]);
+    }
+    return phases;
+  }
+
+  #read(top, position, row) {
+    const registers = this.registers(top, position);
+    const parts = [];
+    for (const operand of new Set(this.trace.code.operands[row])) {
+      const [, register] = /^%(\d+)$/.exec(operand) ?? [];
+      const [, constant] = /^c\[(\d+)\]$/.exec(operand) ?? [];
+      if (register !== undefined && register < registers.length) {
+        parts.push(`${operand} = ${this.text(registers[register])}`);
+      } else if (constant !== undefined && constant in this.trace.constants) {
+        parts.push(`${operand} = ${this.trace.constants[constant]}`);
+      }
+    }
+    return parts.join(", ");
+  }
+
+  #called(pc, row, name) {
+    const callee = this.callee(pc);
+    if (callee) {
+      return callee[1] === VM_FUNCTION ? `the Relax function ${callee[0]}: a frame is pushed`
+        : callee[0];
+    }
+    return this.trace.code.op[row] === "ret" ? `nothing: the frame of ${name} is left` : "nothing";
+  }
+
+  #written(position, top) {
+    const ops = this.trace.ops[position - this.first];
+    const parts = [];
+    for (let at = 0; at < ops.length; ) {
+      if (ops[at] === WRITE) {
+        const where = ops[at + 1] === top.depth ? "" : ` of #${ops[at + 1]}`;
+        parts.push(`%${ops[at + 2]}${where} = ${this.text(ops[at + 3])}`);
+        at += 4;
+      } else if (ops[at] === ENTER) {
+        parts.push(`the registers of a new frame of ${this.name(ops[at + 1])}`);
+        at += 5 + ops[at + 4];
+      } else at += 1;
+    }
+    const after = this.top(position + 1);
+    const next = after ? `instruction ${this.pc(position + 1)} of ${this.name(after.fn)} is next`
+      : "the run is over";
+    return `${parts.join(", ") || "no register"}; ${next}`;
+  }
+
   /** An instruction as function+offset. */
   place(pc) {
     const found = this.trace.functions.find(([, kind, start, end]) =>
@@ -297,6 +377,39 @@ function elementText(value, dtype) {
   return dtype.startsWith("float64") ? floatText(value) : narrowText(value);
 }
 
+/** Value of a watched expression at a position: [text, positions, values] holds its changes. */
+export function displayed([, positions, values], position) {
+  const count = countUpTo(positions, position);
+  return count ? values[count - 1] : "";
+}
+
+/** The lines that log points had written up to a position, of a list of [step, line]. */
+export function logged(logs, position, lines = 50) {
+  const count = countUpTo(logs.map(([step]) => step), position);
+  return logs.slice(Math.max(0, count - lines), count);
+}
+
+/** The step that a fragment such as `#step=12` names; null if it names none. */
+export function linkedStep(fragment) {
+  const [, step] = /^#step=(\d{1,15})$/.exec(fragment) ?? [];
+  return step === undefined ? null : Number(step);
+}
+
+const SHADES = 6;
+
+/** Cells of a heat map of the elements that a trace holds: [text, shade or -1 or null for a gap]. */
+export function heatCells([, dtype, , , , , head, tail, low, high]) {
+  const shade = (value) => {
+    if (typeof value === "boolean") return value ? SHADES - 1 : 0;
+    const number = Number(value);
+    const [from, to] = [Number(low), Number(high)];
+    if (low === null || ![number, from, to].every(Number.isFinite)) return -1;
+    return to <= from ? 0 : Math.min(SHADES - 1, Math.floor((number - from) / (to - from) * SHADES));
+  };
+  const cell = (value) => [elementText(value, dtype), shade(value)];
+  return [...head.map(cell), ...(tail.length ? [["…", null], ...tail.map(cell)] : [])];
+}
+
 /** Change mark of a register, as in the text twin: + new, - let go, * changed, or nothing. */
 export function mark(replay, before, now) {
   if (before === now) return "";
@@ -319,6 +432,7 @@ export class Cursor {
     this.position = replay.first;
     this.selected = null;
     this.reason = "";
+    this.skipBuiltins = false;
     this.visits = [];
     this.count = 0;
     const last = (visits?.last ?? []).filter(([position]) => position >= replay.first);
@@ -449,8 +563,31 @@ export class Cursor {
     return this.goto(replay.first);
   }
 
-  step() { return this.goto(this.position + 1); }
-  back() { return this.goto(this.position - 1); }
+  /** Whether a step by hand does not stop at a position. */
+  #skipped(position) {
+    return this.skipBuiltins && this.replay.isBuiltinCall(this.replay.pc(position));
+  }
+
+  step() {
+    const { replay } = this;
+    let to = this.position + 1;
+    let reason = "";
+    while (to < replay.end && this.#skipped(to) && !reason) {
+      reason = ++to < replay.end ? this.stops(to, this.forwardHalts) : "";
+    }
+    return this.goto(to, reason);
+  }
+
+  back() {
+    const { replay } = this;
+    let to = this.position - 1;
+    let reason = "";
+    while (to > replay.first && this.#skipped(to) && !reason) {
+      reason = this.stops(--to, this.backwardHalts);
+    }
+    return this.goto(to, reason);
+  }
+
   over() { return this.#forward(this.replay.depth(this.position)); }
   out() { return this.#forward(this.replay.depth(this.position) - 1); }
   resume() { return this.#forward(null); }

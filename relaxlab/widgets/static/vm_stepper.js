@@ -4,13 +4,14 @@
 // keys and buttons reach it. Each part draws from the cursor and touches only what differs.
 
 import { element, icon, keepInView, LiveLine, roving, set, write } from "./page.js";
-import { Cursor, mark, Replay } from "./replay.js";
+import { Cursor, displayed, heatCells, linkedStep, logged, mark, Replay } from "./replay.js";
 
 const LINE = 18; // pixels, as in vm_stepper.css
 const WIDEST_NAME = 10; // characters; a longer one is wrapped
 const MANY = 200; // so many registers are laid out at once
 const MOST_LINES = 16;
 const FEWEST_LINES = 9;
+const PLACES_SHOWN = 3;
 const FRAMES_SHOWN = 60; // innermost ones; the two outermost are always there
 const SYNC_MS = 100; // at most so often is Python told while the view plays
 const MOST_A_SECOND = 100_000;
@@ -46,9 +47,14 @@ const HELP = [
   ["F9", "breakpoint at the current instruction, or at the one with the focus"],
   ["Home End", "first and last step"],
   ["Space p", "play or pause"],
+  ["b", "let Step and Back pass by calls of vm.builtin functions, or not"],
+  ["i", "show what happens inside the instruction, or hide it"],
+  ["t", "open or close the pictures of tensors; a click on a register opens one"],
   ["? Esc", "open and close this help"],
   ["Tab, arrows", "from part to part; within a toolbar or a list of buttons"],
 ];
+// a page of its own has an address that may name a step; a notebook's address is the notebook's
+const STANDALONE = () => document.documentElement.classList.contains("rl-standalone");
 const SIGNS = { "+": "new", "-": "let go", "*": "changed" };
 
 function render({ model, el }) {
@@ -58,9 +64,11 @@ function render({ model, el }) {
   const live = new LiveLine();
 
   function fresh() {
-    return new Cursor(new Replay(model.get("trace")), {
+    const made = new Cursor(new Replay(model.get("trace")), {
       breakpoints: model.get("breakpoints"), halts: model.get("halts"), visits: model.get("visits"),
     });
+    made.skipBuiltins = Boolean(model.get("skip_builtins"));
+    return made;
   }
 
   // ---- skeleton
@@ -76,13 +84,21 @@ function render({ model, el }) {
     type: "button", class: "rl-button", "aria-label": "Play", "aria-pressed": "false",
     tabindex: "-1", title: "Play (Space)", onclick: () => togglePlay(),
   }, icon("play"), element("span", {}, "Play"));
+  const toggle = (name, trait, title) => element("button", {
+    type: "button", class: "rl-button", "aria-pressed": String(Boolean(model.get(trait))),
+    tabindex: "-1", title, onclick: () => flip(trait),
+  }, name);
+  const skipButton = toggle("Skip builtins", "skip_builtins",
+    "Step and Back pass by calls of vm.builtin functions (b)");
+  const insideButton = toggle("Inside", "inside",
+    "What happens inside the instruction: fetch, decode, read, call, write (i)");
   const helpButton = element("button", {
     type: "button", class: "rl-button", "aria-expanded": "false",
     tabindex: "-1", title: "Keys (?)", onclick: () => toggleHelp(),
   }, "? Keys");
   const toolbar = element("div", { class: "rl-toolbar", role: "toolbar", "aria-label": "Stepping" },
     ...buttons.map(({ button }) => button), element("span", { class: "rl-gap" }), playButton,
-    helpButton);
+    skipButton, insideButton, helpButton);
   const tools = roving(toolbar, "button", ["ArrowLeft", "ArrowRight"]);
   const help = element("dl", { class: "rl-help", hidden: "" },
     ...HELP.flatMap(([keys, what]) => [element("dt", {}, keys), element("dd", {}, what)]));
@@ -108,6 +124,21 @@ function render({ model, el }) {
   const did = element("p", {});
   const next = element("p", {});
   const said = element("div", { class: "rl-said" }, did, next);
+  const edited = element("p", { class: "rl-edited" });
+  const source = element("div", { class: "rl-source", role: "group", "aria-label": "Source" });
+  const phases = element("ol", { class: "rl-phases", "aria-label": "Inside the instruction" });
+  const watched = element("dl", { class: "rl-watched", "aria-label": "Watched expressions" });
+  const log = element("ol", { class: "rl-scroll rl-logged", role: "region", tabindex: "0",
+    "aria-label": "Logged" });
+  const remark = element("input", {
+    type: "text", class: "rl-remark", "aria-label": "Note on this step", maxlength: "400",
+    placeholder: "Note on this step, then Enter",
+    onchange: () => addNote(),
+  });
+  const link = element("a", { class: "rl-link" }, "Link to this step");
+  link.hidden = !STANDALONE();
+  const notes = element("ul", { class: "rl-notes", "aria-label": "Notes" });
+  const remarks = element("div", { class: "rl-remarks" }, remark, link, notes);
 
   const codeTitle = element("div", { class: "rl-title" });
   const picker = element("select", {
@@ -141,7 +172,8 @@ function render({ model, el }) {
   const root = element("section", {
     class: "rl-view rl-stepper", tabindex: "0", "aria-label": "Virtual machine stepper",
     onkeydown: onKey,
-  }, toolbar, help, scrubber, dropped, said, panes, live.node);
+  }, toolbar, help, scrubber, dropped, edited, said, source, phases, watched,
+  log, panes, remarks, live.node);
   tools.choose(buttons.find(({ name }) => name === "Step").button);
   el.append(root);
   // an output that was not laid out, or was scrolled out of a long notebook, could not scroll
@@ -149,6 +181,32 @@ function render({ model, el }) {
   shown.observe(root);
 
   // ---- acting
+
+  function flip(trait) {
+    model.set(trait, !model.get(trait));
+    model.save_changes();
+    onSwitches();
+    const button = trait === "inside" ? insideButton : skipButton;
+    live.say(`${button.textContent} is ${model.get(trait) ? "on" : "off"}.`);
+  }
+
+  function onSwitches() {
+    cursor.skipBuiltins = Boolean(model.get("skip_builtins"));
+    set(skipButton, "aria-pressed", String(cursor.skipBuiltins));
+    set(insideButton, "aria-pressed", String(Boolean(model.get("inside"))));
+    drawAround();
+  }
+
+  function addNote() {
+    const text = remark.value.trim();
+    if (!text) return;
+    remark.value = "";
+    const all = [...(model.get("notes") ?? []), [cursor.position, text]];
+    model.set("notes", all.sort(([a], [b]) => a - b));
+    model.save_changes();
+    drawNotes();
+    live.say(`Noted at step ${cursor.position}.`);
+  }
 
   function command(method) {
     pause();
@@ -251,7 +309,7 @@ function render({ model, el }) {
 
   function onKey(event) {
     const { key, target } = event;
-    const typing = target.matches("input[type=number], select");
+    const typing = target.matches("input[type=number], input[type=text], select");
     if (event.ctrlKey || event.metaKey || event.altKey) {
       // Ctrl+S is the notebook's; what edits a text must not edit its cells
       if (typing || "acvxyz".includes(key.toLowerCase())) event.stopPropagation();
@@ -259,6 +317,11 @@ function render({ model, el }) {
     }
     // JupyterLab listens above: there, `x` would delete the cell
     event.stopPropagation();
+    if (target === remark && key === "Enter") {
+      addNote();
+      event.preventDefault();
+      return;
+    }
     if (key === "Tab" || (typing && !/^(F\d+|Escape)$/.test(key))) return;
     const named = event.shiftKey && /^F\d/.test(key) ? `Shift+${key}` : key;
     const native = target === slider && /^(Arrow|Home|End|Page)/.test(key);
@@ -268,6 +331,9 @@ function render({ model, el }) {
     } else if (key === "?") toggleHelp();
     else if (key === "Escape") toggleHelp(false);
     else if (key === "p" || (key === " " && !target.matches("button"))) togglePlay();
+    else if (key === "b") flip("skip_builtins");
+    else if (key === "i") flip("inside");
+    else if (key === "t") openAll();
     else if (key === "F9") {
       const row = target.closest("li[data-pc]");
       const pc = row ? Number(row.dataset.pc) : cursor.frame[1];
@@ -296,6 +362,8 @@ function render({ model, el }) {
     }
     drawPosition();
     drawSentences();
+    drawAround();
+    drawNotes();
     drawCode();
     drawRegisters();
     drawFrames();
@@ -331,6 +399,52 @@ function render({ model, el }) {
     const ending = replay.next(position);
     next.replaceChildren(word(over ? failed ? "Failed: " : "Finished: " : "Next: "));
     next.append(failed ? element("span", { class: "rl-failed" }, ending) : ending);
+  }
+
+  /** What surrounds the sentences: source, phases, watched expressions, what was logged. */
+  function drawAround() {
+    const { replay, position } = cursor;
+    const edits = model.get("edited") ?? [];
+    edited.hidden = !edits.length;
+    write(edited, edits.map((one) =>
+      `Edited ${one}: from there on this is no run of the program.`).join(" "));
+    const [places, binding, kernel] = model.get("sources")?.[cursor.frame[1]] ?? [[], "", ""];
+    source.hidden = !places.length && !binding;
+    source.replaceChildren(
+      ...places.slice(0, PLACES_SHOWN).map((place) => element("code", {}, place)),
+      ...(binding ? [element("code", {}, `IR: ${binding}`)] : []),
+      ...(kernel ? [element("code", {}, `kernel: ${kernel}`)] : []));
+    const inside = model.get("inside") ? replay.phases(position) : [];
+    phases.hidden = !inside.length;
+    phases.replaceChildren(...inside.map(([name, text]) =>
+      element("li", {}, element("b", {}, name), " ", text)));
+    const shownOnes = model.get("displays") ?? [];
+    watched.hidden = !shownOnes.length;
+    const isTop = cursor.depth === replay.depth(position);
+    watched.replaceChildren(...shownOnes.flatMap((one) => [
+      element("dt", {}, one[0]),
+      element("dd", {}, isTop ? displayed(one, position) || "(the program is over)"
+        : "(look at the top frame to see it)"),
+    ]));
+    const lines = logged(model.get("logs") ?? [], position);
+    log.hidden = !lines.length;
+    log.replaceChildren(...lines.map(([step, line]) => element("li", {}, `step ${step}: ${line}`)));
+    if (lines.length) log.scrollTop = log.scrollHeight;
+  }
+
+  function drawNotes() {
+    const { position, replay } = cursor;
+    set(link, "href", `#step=${position}`);
+    set(link, "title", `The address of this page at step ${position}: copy it from here`);
+    const all = (model.get("notes") ?? []).filter(([step]) => step >= replay.first);
+    notes.hidden = !all.length;
+    const state = JSON.stringify([all, position]);
+    if (notes.dataset.state === state) return;
+    notes.dataset.state = state;
+    notes.replaceChildren(...all.map(([step, text]) => element("li", {}, element("button", {
+      type: "button", class: "rl-note", "aria-current": step === position ? "true" : null,
+      onclick: () => { pause(); cursor.goto(step); changed(); },
+    }, `step ${step}: ${text}`))));
   }
 
   function word(text) {
@@ -424,15 +538,19 @@ function render({ model, el }) {
     const constants = trace.code.operands[row]
       .map((operand) => /^c\[(\d+)\]$/.exec(operand)).filter(Boolean)
       .map(([operand, index]) => `${operand} = ${trace.constants[index]}`);
+    const [places, binding] = model.get("sources")?.[pc] ?? [[], ""];
+    const from = places.length ? places : binding ? [binding] : [];
+    const beside = from.length ? from[0].replace(/^.*?:\d+: /, "") : "";
     const gutter = element("button", {
       type: "button", class: "rl-gutter", "aria-label": `Breakpoint at ${pc}`, tabindex: "-1",
       onclick: () => toggleBreakpoint(pc),
     }, icon("dot"));
     const arrow = element("span", { class: "rl-arrow" });
     const node = element("li", {
-      "data-pc": String(pc), title: [`words ${words}`, ...constants].join("\n"),
+      "data-pc": String(pc), title: [...from, `words ${words}`, ...constants].join("\n"),
     }, gutter, arrow, element("span", { class: "rl-pc" }, String(pc)),
-    element("code", {}, trace.code.text[row]));
+    element("code", {}, trace.code.text[row]),
+    ...(beside ? [element("span", { class: "rl-beside" }, `; ${beside}`)] : []));
     return { node, gutter, arrow };
   }
 
@@ -474,6 +592,7 @@ function render({ model, el }) {
       if (sign) changed ??= row.node;
       drawRegister(row, names[index] ?? "", sign, value, before[index]);
     });
+    const opened = registerRows.slice(0, values.length).filter((row) => row.opened);
     if (shownRegisters?.frame.fn !== frame.fn) {
       const widths = values.map((_, index) => label(index, names[index]).length);
       const width = Math.min(WIDEST_NAME, widths.reduce((a, b) => Math.max(a, b), 0));
@@ -482,6 +601,7 @@ function render({ model, el }) {
       registers.replaceChildren(...registerRows.slice(0, values.length).map(({ node }) => node));
     }
     shownRegisters = { frame, values };
+    for (const row of opened) drawHeat(row);
     if (changed) settle(registerPane, changed);
   }
 
@@ -502,15 +622,59 @@ function render({ model, el }) {
     row.name = element("span", { role: "rowheader" });
     row.value = element("span", { class: "rl-value" });
     row.more = element("span", { class: "rl-more" });
+    row.heat = element("span", { class: "rl-heat", role: "cell" });
+    row.heat.hidden = true;
     row.node = element("div", {
-      class: "rl-register", role: "row",
+      class: "rl-register", role: "row", onclick: () => open(row),
       onmouseenter: () => {
         const { frame, values } = shownRegisters;
         set(row.node, "title",
           cursor.replay.detail(frame, index, cursor.position, values[index]));
       },
-    }, row.mark, row.name, element("span", { role: "cell" }, row.value, row.more));
+    }, row.mark, row.name, element("span", { role: "cell" }, row.value, row.more), row.heat);
     return row;
+  }
+
+  /** Open or close the picture of a register's tensor, in whichever frame it is shown. */
+  function open(row, wanted = row.heat.hidden) {
+    if (String(getSelection?.() ?? "")) return; // somebody copies text
+    row.opened = wanted;
+    drawHeat(row);
+  }
+
+  function openAll() {
+    const shownRows = registerRows.slice(0, shownRegisters?.values.length ?? 0);
+    const wanted = !shownRows.some((row) => !row.heat.hidden);
+    for (const row of shownRows) open(row, wanted);
+    live.say(wanted ? "Pictures of tensors are open." : "Pictures of tensors are closed.");
+  }
+
+  function drawHeat(row) {
+    const { replay, position, depth } = cursor;
+    const value = row.opened && shownRegisters
+      ? replay.trace.values[shownRegisters.values[row.index]] : null;
+    row.heat.hidden = value?.[0] !== "tensor";
+    if (row.heat.hidden) {
+      row.heat.replaceChildren();
+      return;
+    }
+    const whole = (model.get("pictures") ?? []).find(([at, deep, register]) =>
+      at === position && deep === depth && register === row.index)?.[3];
+    const elements = value[2].reduce((a, b) => a * b, 1);
+    const grid = whole ? whole.texts.map((texts, y) => texts.map((text, x) =>
+      [text, whole.levels[y][x]])) : [heatCells(value)];
+    const recorded = value[6].length + value[7].length;
+    const words = whole ? whole.heading : recorded < elements
+      ? `${recorded} of ${elements} elements were recorded; stepper.picture(${row.index}) in Python ` +
+        "opens all of them" : `all ${elements} elements`;
+    row.heat.replaceChildren(
+      element("span", { class: whole ? "rl-cells rl-whole" : "rl-cells", role: "img",
+        "aria-label": words },
+      ...grid.map((cells) => element("span", { class: "rl-cell-row" }, ...cells.map(
+        ([text, shade]) => shade === null ? element("span", {}, text) : element("span", {
+          class: `rl-cell rl-shade${shade}`, title: text,
+        }, whole ? "" : text))))),
+      element("span", { class: "rl-heat-words" }, words));
   }
 
   function drawRegister(row, name, sign, value, was) {
@@ -636,10 +800,23 @@ function render({ model, el }) {
     begin();
   };
   const heard = [["position", onPlace], ["visits", onPlace], ["breakpoints", onBreakpoints],
-    ["halts", onBreakpoints], ["trace", onTrace]];
+    ["halts", onBreakpoints], ["trace", onTrace], ["notes", () => drawNotes()],
+    ["displays", () => drawAround()], ["logs", () => drawAround()],
+    ["pictures", () => registerRows.forEach((row) => row.opened && drawHeat(row))],
+    ["inside", onSwitches], ["skip_builtins", onSwitches]];
   for (const [name, listener] of heard) model.on(`change:${name}`, listener);
   begin();
+  const onLink = () => {
+    const step = STANDALONE() ? linkedStep(location.hash) : null;
+    if (step === null) return;
+    pause();
+    cursor.goto(step);
+    changed();
+  };
+  onLink();
+  globalThis.addEventListener?.("hashchange", onLink);
   return () => {
+    globalThis.removeEventListener?.("hashchange", onLink);
     pause();
     live.stop();
     shown.disconnect();

@@ -1,0 +1,144 @@
+"""The stepper's closer looks in the exported page: what is drawn is what the twin says."""
+
+import re
+
+import numpy as np
+
+from relaxlab.runtime.tensor import tensor
+from relaxlab.widgets import VMStepper
+from tests.browser.test_exported_page import button, shown, spoken
+from tests.trace.conftest import build, count_down, fact  # noqa: F401
+from tests.widgets.programs import arguments, executable
+
+
+def down():
+    return VMStepper(build(("down", 1, ["n"], count_down)), "down", 3)
+
+
+def goto(page, step):
+    page.get_by_role("spinbutton", name="Go to step").fill(str(step))
+    page.keyboard.press("Enter")
+
+
+def test_watched_expressions_and_log_lines_follow_the_cursor(open_page):
+    stepper = down().display("r1 * 10", "step")
+    stepper.log_at("n = {r1}", "down", 2)
+    page = open_page(stepper)
+    for step in (0, 3, 7, 12):
+        goto(page, step)
+        twin = str(stepper.goto(step))
+        values = page.locator(".rl-watched dd").all_text_contents()
+        found = re.findall(r"^  (?:r1 \* 10|step) = (.*)$", twin, re.MULTILINE)
+        assert values == (found or ["(the program is over)"] * 2)
+        lines = page.locator(".rl-logged li").all_text_contents()
+        assert lines == [f"step {at}: {line}" for at, line in stepper.logs if at <= step]
+    mark = page.locator("li[data-pc='2'] .rl-gutter")
+    assert mark.get_attribute("aria-pressed") == "true"
+    assert mark.get_attribute("title").startswith("log point 1 at down+2")
+    button(page, "Restart").click()
+    button(page, "Continue").click()
+    assert shown(page)["position"] == 12  # it stopped nowhere
+
+
+def test_the_phases_of_an_instruction_are_those_of_the_session(fact, open_page):  # noqa: F811
+    stepper = VMStepper(fact)
+    page = open_page(stepper)
+    rows = page.locator(".rl-phases li")
+    assert rows.count() == 0
+    page.get_by_role("region", name="Virtual machine stepper").press("i")
+    assert button(page, "Inside").get_attribute("aria-pressed") == "true"
+    for step in range(0, 26, 3):
+        goto(page, step)
+        phases = fact.goto(step).phases()
+        assert rows.all_text_contents() == [f"{name} {text}" for name, text in phases]
+    button(page, "Inside").click()
+    assert rows.count() == 0
+
+
+def test_builtins_can_be_passed_by(open_page):
+    stepper = VMStepper(executable(), "main", *map(tensor, arguments()))
+    page = open_page(stepper)
+    page.get_by_role("region", name="Virtual machine stepper").press("b")
+    assert spoken(page).startswith("Skip builtins is on.")
+    stepper.skip_builtins = True
+    for command in ("Step", "Step", "Step", "Back", "Step"):
+        button(page, command).click()
+        getattr(stepper, command.lower())()
+        assert shown(page)["position"] == stepper.position
+    assert "vm.builtin" not in shown(page)["code"]
+
+
+def test_lines_of_the_program_stand_beside_the_code(open_page):
+    stepper = VMStepper(executable(), "main", *map(tensor, arguments()))
+    pc = next(int(pc) for pc, (places, _, kernel) in stepper.sources.items() if places and kernel)
+    step = stepper.session.timeline.visits(pc)[0]
+    page = open_page(stepper)
+    goto(page, step)
+    places, binding, kernel = stepper.sources[str(pc)]
+    told = page.get_by_role("group", name="Source").locator("code").all_text_contents()
+    assert told == [*places[:3], f"IR: {binding}", f"kernel: {kernel}"]
+    row = page.locator(f"li[data-pc='{pc}']")
+    assert row.get_attribute("title").startswith(places[0])
+    assert row.locator(".rl-beside").inner_text().strip("; ") in places[0]
+
+
+def test_notes_are_kept_shown_and_added_by_keyboard(open_page):
+    stepper = down().note("the loop begins", 1)
+    page = open_page(stepper)
+    page.get_by_role("button", name="step 1: the loop begins").click()
+    assert shown(page)["position"] == 1
+    goto(page, 4)
+    field = page.get_by_role("textbox", name="Note on this step")
+    field.click()
+    page.keyboard.type("x[]cb? stays a text")
+    assert shown(page)["position"] == 4
+    page.keyboard.press("Enter")
+    assert spoken(page) == "Noted at step 4."
+    assert page.locator(".rl-note").all_text_contents() == [
+        "step 1: the loop begins",
+        "step 4: x[]cb? stays a text",
+    ]
+    assert field.input_value() == ""
+
+
+def test_a_fragment_is_a_link_to_a_step(open_page):
+    page = open_page(down())
+    goto(page, 7)
+    link = page.get_by_role("link", name="Link to this step")
+    assert link.get_attribute("href") == "#step=7"
+    page.evaluate("() => { location.hash = '#step=3'; }")
+    page.wait_for_function("() => document.querySelector('.rl-slider').value === '3'")
+    page.evaluate("() => { location.hash = '#step=5'; location.reload(); }")
+    page.wait_for_function("() => document.querySelector('.rl-slider')?.value === '5'")
+    page.evaluate("() => { location.hash = '#step=9999'; }")
+    page.wait_for_function("() => document.querySelector('.rl-slider').value === '12'")
+
+
+def test_a_fork_is_marked_as_edited(open_page):
+    page = open_page(down().goto(5).fork(1, 1))
+    assert page.locator("h1").inner_text() == "down: 9 steps, edited at step 5"
+    assert page.locator(".rl-edited").inner_text().startswith("Edited at step 5, %1 of #0 was 2")
+    assert "EDITED: %1 of down was set to 1." in page.locator(".rl-said").inner_text()
+
+
+def test_a_tensor_opens_as_a_heat_map_that_says_what_is_missing(open_page):
+    values = np.arange(100, dtype="float32")
+    machine = build(("f", 1, ["x"], lambda ib: ib.emit_ret(ib.r(0))))
+    stepper = VMStepper(machine, "f", tensor(values))
+    page = open_page(stepper)
+    assert page.locator(".rl-cell").count() == 0
+    page.locator(".rl-register").first.click()
+    assert page.locator(".rl-cell").all_text_contents() == [
+        *("0.0", "1.0", "2.0", "3.0"),
+        *("96.0", "97.0", "98.0", "99.0"),
+    ]
+    words = page.locator(".rl-heat-words").inner_text()
+    assert words.startswith("8 of 100 elements were recorded; stepper.picture(0)")
+    page.get_by_role("region", name="Virtual machine stepper").press("t")
+    assert page.locator(".rl-cell").count() == 0
+    stepper.picture(0)
+    page = open_page(stepper)
+    page.get_by_role("region", name="Virtual machine stepper").press("t")
+    assert page.locator(".rl-cell").count() == 32
+    assert page.locator(".rl-cell").nth(7).get_attribute("title") == "7.0"
+    assert "32 of 100 columns" in page.locator(".rl-heat-words").inner_text()
