@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from relaxlab import te
 from relaxlab.codegen.llvm.host import Host
 from relaxlab.ir import IRModule
 from relaxlab.script import from_source
 from relaxlab.tirx import Interpreter, PrimFunc
 from tests.codegen.compare import assert_same
-from tests.codegen.llvm.support import AVX2, SSE2, compiled, kernel_of
+from tests.codegen.llvm.support import AVX2, SSE2, compiled, kernel_of, placeholder, prim_func
 from tests.codegen.llvm.typed_kernels import typed_kernels
 from tests.codegen.test_numpy_operators import kernels as kernels_of_script
 from tests.codegen.test_numpy_operators import takes_buffers
@@ -108,6 +109,45 @@ def test_random_kernels_of_every_dtype_agree(case: tuple[PrimFunc, list[Any], bo
 def test_random_kernels_agree_on_lesser_processors(case: tuple[PrimFunc, list[Any], bool]) -> None:
     check(*case, host=SSE2, plain=False)
     check(*case, host=AVX2, plain=False)
+
+
+LEAST = """
+@T.prim_func
+def main(key: T.Buffer((), "uint16"), keys: T.Buffer((5,), "uint16"),
+         other: T.Buffer((), "uint16"), diagonal: T.Buffer((5, 5), "uint16"),
+         table: T.Buffer((3, 5, 1), "uint16"), out: T.Buffer((17, 1), "uint16")):
+    for i0, i1, i2, i3 in T.grid(17, 1, 3, 5):
+        with T.sblock("b"):
+            v0, v1, v2, v3 = T.axis.remap("SSRR", [i0, i1, i2, i3])
+            with T.init():
+                out[v0, v1] = T.uint16(500)
+            out[v0, v1] = T.min(out[v0, v1], T.if_then_else(
+                key[()] == keys[v3], other[()], diagonal[v3, v3] | table[v2, v3, v1]))
+"""
+
+
+@pytest.mark.parametrize("host", [SSE2, AVX2, None], ids=["sse2", "avx2", "host"])
+def test_a_loop_that_is_a_counter_first_and_lanes_later(host: Host | None) -> None:
+    func = from_source(LEAST)
+    assert isinstance(func, PrimFunc)
+    random = np.random.default_rng(3)
+    arguments = [
+        random.integers(1, 400, [d.value for d in p.ty.shape]).astype(str(p.ty.dtype))  # type: ignore[union-attr]
+        for p in func.params
+    ]
+    check(func, arguments, exact=True, host=host, plain=False)
+
+
+def test_products_keep_their_order() -> None:
+    x, k = placeholder(640), te.reduce_axis((0, 640), "k")
+    func = prim_func(x, te.compute((1,), lambda _: te.prod(x[k], axis=k), name="y"))
+    # the whole stays in range, while every other element alone does not
+    given = np.resize(np.array([1e30, 1e-30], np.float32), 640)
+    expected, out = (np.zeros(1, np.float32) for _ in range(2))
+    Interpreter(func, "kernel")(given, expected)
+    compiled(func)(given, out)
+    assert np.isfinite(expected[0])
+    np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize(
