@@ -24,8 +24,8 @@ from relaxlab.serve import events as engine
 __all__ = [
     "CACHE_CLASSES",
     "CLASSES",
-    "ENGINE_CLASSES",
     "Called",
+    "ENGINE_CLASSES",
     "PoolEvent",
     "TokensNamed",
     "WORDS",
