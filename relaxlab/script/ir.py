@@ -18,6 +18,7 @@ from typing import Any
 from relaxlab.ir.expr import GlobalVar
 from relaxlab.ir.global_info import DummyGlobalInfo, VDevice
 from relaxlab.ir.target import Target
+from relaxlab.script.parser.attributes import attributes
 from relaxlab.script.parser.decorator import ModuleDecorator
 from relaxlab.script.parser.entry import parse_module
 
@@ -55,7 +56,8 @@ def vdevice(target: Any = None, vdevice_id: Any = 0, memory_scope: Any = "global
             "I.vdevice expects a target, a number and the name of a memory scope, got "
             f"{vdevice_id!r} and {memory_scope!r}"
         )
-    return VDevice(Target(target), vdevice_id, memory_scope)
+    fields = attributes(target) if isinstance(target, Mapping) else target
+    return VDevice(Target(fields), vdevice_id, memory_scope)
 
 
 def dummy_global_info() -> DummyGlobalInfo:

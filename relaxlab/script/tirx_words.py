@@ -29,6 +29,7 @@ from relaxlab.script.annotation import (
     to_annotation,
 )
 from relaxlab.script.namespace import Namespace
+from relaxlab.script.parser.attributes import attributes
 from relaxlab.tirx.index_map import IndexMap
 from relaxlab.tirx.stmt import ForKind, IterVarType
 
@@ -552,7 +553,7 @@ def buffer_store(buffer: Var, value: Any, indices: Any) -> parts.Store:
 
 def target(value: str | dict[str, Any]) -> Target:
     """``T.target({"kind": "llvm"})``: what code is generated for."""
-    return Target(value)
+    return Target(attributes(value) if isinstance(value, Mapping) else value)
 
 
 def index_map(mapping: Callable[..., Any]) -> IndexMap:
