@@ -68,6 +68,10 @@ ENTER: Final = 4
 INVOKE: Final = 5
 TRAP: Final = 6
 
+# members of an enumeration would be looked up, and compared slowly, at every instruction
+_CALL, _RET, _GOTO, _IF = (
+    int(opcode) for opcode in (Opcode.CALL, Opcode.RET, Opcode.GOTO, Opcode.IF)
+)
 _INVOKE_CLOSURE: Final = "vm.builtin.invoke_closure"
 _MAX_REGISTERS: Final = 1_000_000
 
@@ -221,6 +225,7 @@ class _Linker:
         ]
         self.slots: dict[tuple[int, int], int] = {}
         self.traps: list[LinkedInstruction] = []
+        self.invoke_closure = BUILTINS.find(_INVOKE_CLOSURE)
         self.function = LinkedFunction("", 0, 0)
 
     def link_function(self, function: LinkedFunction, info: VMFuncInfo) -> None:
@@ -261,15 +266,14 @@ class _Linker:
 
     def _successors(self, pc: int) -> Sequence[int]:
         at = self.offsets[pc]
-        match self._word(at):
-            case Opcode.CALL:
-                return (pc + 1,)
-            case Opcode.GOTO:
-                return (pc + self._word(at + 1),)
-            case Opcode.IF:
-                return (pc + 1, pc + self._word(at + 2))
-            case _:
-                return ()
+        opcode = self._word(at)
+        if opcode == _CALL:
+            return (pc + 1,)
+        if opcode == _GOTO:
+            return (pc + self._word(at + 1),)
+        if opcode == _IF:
+            return (pc + 1, pc + self._word(at + 2))
+        return ()
 
     def _word(self, at: int) -> int:
         return self.words[at] if 0 <= at < len(self.words) else 0
@@ -281,22 +285,21 @@ class _Linker:
 
     def _instruction(self, pc: int) -> LinkedInstruction:
         at = self.offsets[pc]
+        opcode = self._word(at)
         try:
-            match self._word(at):
-                case Opcode.CALL:
-                    return self._call(at)
-                case Opcode.RET:
-                    return (RET, None, None, self._register(self._word(at + 1)))
-                case Opcode.GOTO:
-                    return (GOTO, self._jump(pc, self._word(at + 1)), None, None)
-                case Opcode.IF:
-                    slot, offset = self._register(self._word(at + 1)), self._word(at + 2)
-                    if offset > 1:
-                        return (IF, self._jump(pc, offset), None, slot)
-                    message = f"the If has false offset {offset}, expected > 1"
-                    return (IF, self._trap_index(pc, message), None, slot)
-                case opcode:
-                    raise _BrokenOperandError(InternalError, f"unknown opcode {opcode}")
+            if opcode == _CALL:
+                return self._call(at)
+            if opcode == _RET:
+                return (RET, None, None, self._register(self._word(at + 1)))
+            if opcode == _GOTO:
+                return (GOTO, self._jump(pc, self._word(at + 1)), None, None)
+            if opcode == _IF:
+                slot, offset = self._register(self._word(at + 1)), self._word(at + 2)
+                if offset > 1:
+                    return (IF, self._jump(pc, offset), None, slot)
+                message = f"the If has false offset {offset}, expected > 1"
+                return (IF, self._trap_index(pc, message), None, slot)
+            raise _BrokenOperandError(InternalError, f"unknown opcode {opcode}")
         except _BrokenOperandError as broken:
             return self._trap(broken.error, str(broken), pc)
 
@@ -308,7 +311,11 @@ class _Linker:
         return self._trap_index(pc, f"the jump leads to {pc + offset}, which does not exist")
 
     def _call(self, at: int) -> LinkedInstruction:
-        dst, callee, count = self._word(at + 1), self._word(at + 2), self._word(at + 3)
+        words, registers = self.words, self.function.num_registers
+        if 0 <= at <= len(words) - 4:
+            dst, callee, count = words[at + 1 : at + 4]
+        else:  # cut off
+            dst, callee, count = self._word(at + 1), self._word(at + 2), self._word(at + 3)
         if not 0 <= callee < len(self.targets):
             raise _BrokenOperandError(
                 InternalError,
@@ -316,7 +323,10 @@ class _Linker:
             )
         if count < 0 or at + 4 + count > len(self.words):
             raise _BrokenOperandError(InternalError, f"a call cannot have {count} arguments")
-        indices = [self._operand(word) for word in self.words[at + 4 : at + 4 + count]]
+        indices = [
+            word if 0 <= word < registers else self._operand(word)
+            for word in words[at + 4 : at + 4 + count]
+        ]
         slot: int | None = None
         if dst < FIRST_SPECIAL_REGISTER:
             slot = self._register(dst)
@@ -324,14 +334,12 @@ class _Linker:
         if isinstance(target, LinkedFunction):
             operation = ENTER
         else:
-            invokes = target is BUILTINS.find(_INVOKE_CLOSURE) and len(indices) > 1
+            invokes = target is self.invoke_closure and len(indices) > 1
             operation = INVOKE if invokes else CALL
         return (operation, target, _reader(indices), slot)
 
     def _operand(self, word: int) -> int:
         """Return the slot that holds the value of an argument word."""
-        if 0 <= word < self.function.num_registers:
-            return word
         kind, value = kind_number(word), value_of(word)
         if kind == ArgKind.REGISTER:
             return self._register(value)
