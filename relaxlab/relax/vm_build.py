@@ -66,7 +66,8 @@ def build(
         ``"bytecode"``, or ``"compiled"``: Relax functions become PrimFuncs ``__vmtir__<name>`` as
         in TVM, and a machine runs them as Python source that it generates.
     system_lib
-        Accepted for compatibility; our executables link nothing statically.
+        Whether kernels are to be found under ``system_lib_prefix``, as in a program that links
+        them; None for what the target needs (see :func:`_auto_attach_system_lib_prefix`).
 
     Returns
     -------
@@ -90,7 +91,9 @@ def build(
     constants = {**(params or {}), **mod.attrs.get("const_name_to_constant", {})}
     builder = ExecBuilder()
     kernels = _filter_tir(_vmcodegen(builder, mod, exec_mode))
-    return _vmlink(builder, chosen, kernels, tir_pipeline, libraries, constants)
+    return _vmlink(
+        builder, chosen, kernels, tir_pipeline, libraries, constants, system_lib=system_lib
+    )
 
 
 def _relax_pipeline(chosen: str | Pass | None, target: Target) -> Pass | None:
@@ -116,6 +119,22 @@ def _filter_tir(mod: IRModule) -> IRModule | None:
     return IRModule(kernels, mod.attrs, mod.global_infos) if kernels else None
 
 
+def _auto_attach_system_lib_prefix(
+    tir_mod: IRModule, target: Target | None = None, system_lib: bool | None = None
+) -> IRModule:
+    """Note in a module that its kernels are linked statically, if that is asked for.
+
+    Without an answer they are for WebAssembly, whose programs load no libraries. A prefix that the
+    module has already stays.
+    """
+    if system_lib is None:
+        triple = "" if target is None else str(target.attrs.get("mtriple", ""))
+        system_lib = "wasm" in triple
+    if not system_lib or tir_mod.attrs.get("system_lib_prefix") is not None:
+        return tir_mod
+    return tir_mod.with_attr("system_lib_prefix", "")
+
+
 def _vmlink(
     builder: ExecBuilder,
     target: Target | str | None,
@@ -123,6 +142,8 @@ def _vmlink(
     tir_pipeline: str | Pass | None = "default",
     ext_libs: Sequence[KernelLibrary] = (),
     params: Mapping[str, Any] | None = None,
+    *,
+    system_lib: bool | None = None,
 ) -> VMExecutable:
     """Compile the kernels and import all libraries into the executable of ``builder``."""
     if params:
@@ -132,6 +153,8 @@ def _vmlink(
         )
     ex = builder.get()
     if tir_mod is not None:
+        known = Target(target) if isinstance(target, str) else target
+        tir_mod = _auto_attach_system_lib_prefix(tir_mod, known, system_lib)
         kernels, bodies = _separated(tir_mod)
         if bodies:
             ex.import_module(Library(vmtir.KIND, bodies, GENERATORS.get(vmtir.KIND)))
