@@ -33,7 +33,9 @@ True
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
@@ -153,11 +155,24 @@ def link(executable: VMExecutable, constants: Iterable[Any]) -> Program:
     values = [*map(as_value, constants), *executable.constants[own_constants:]]
     program = Program(executable, values, pool, visible)
     linker = _Linker(program)
-    for info, value in zip(executable.func_table, pool, strict=True):
-        if isinstance(value, Closure):
-            value.function.home = program
-            linker.link_function(value.function, info)
+    with _without_collection():
+        for info, value in zip(executable.func_table, pool, strict=True):
+            if isinstance(value, Closure):
+                value.function.home = program
+                linker.link_function(value.function, info)
     return program
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Keep the garbage collector from visiting, again and again, tuples that stay."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def find_host(executable: VMExecutable, name: str) -> PackedFunc | None:

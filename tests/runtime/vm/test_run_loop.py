@@ -435,3 +435,15 @@ def test_an_error_behind_the_code_is_located_at_the_jump_that_led_there():
     assert raised.value.__notes__ == ["  in @f, instruction 0: goto  50"]
     assert [e.pc for e in events if hasattr(e, "pc")] == [0, 0, 0, 0, 0]
     assert vm["g"]() is None
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_linking_leaves_the_garbage_collector_as_it_was(enabled):
+    executable = VMExecutable([VMFuncInfo(1, "f", 0, 1, 1, 1)], (), {}, [0], [2, 0])
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        VirtualMachine(executable, cpu())
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
