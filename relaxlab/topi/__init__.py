@@ -42,6 +42,7 @@ from relaxlab.topi.broadcast import (
 )
 from relaxlab.topi.creation import arange, eye, full, full_like, trilu, where
 from relaxlab.topi.einsum import einsum
+from relaxlab.topi.fast_math import fast_erf, fast_exp, fast_softmax, fast_tanh
 from relaxlab.topi.gather import gather_nd, index_tensor, one_hot
 from relaxlab.topi.math import (
     abs,
@@ -154,6 +155,10 @@ __all__ = [
     "expand_dims",
     "eye",
     "flip",
+    "fast_erf",
+    "fast_exp",
+    "fast_softmax",
+    "fast_tanh",
     "floor",
     "floor_divide",
     "floor_mod",

@@ -34,6 +34,7 @@ from relaxlab.relax.transform.decompose_ops import DecomposeOpsForInference, Dec
 from relaxlab.relax.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from relaxlab.relax.transform.expand_matmul_of_sum import ExpandMatmulOfSum
 from relaxlab.relax.transform.expand_tuple_arguments import ExpandTupleArguments
+from relaxlab.relax.transform.fast_math import FastMathTransform
 from relaxlab.relax.transform.fold_constant import FoldConstant
 from relaxlab.relax.transform.fuse_ops import FuseOps
 from relaxlab.relax.transform.fuse_ops_by_pattern import (
@@ -99,6 +100,7 @@ __all__ = [
     "EliminateCommonSubexpr",
     "ExpandMatmulOfSum",
     "ExpandTupleArguments",
+    "FastMathTransform",
     "FoldConstant",
     "FunctionPass",
     "FuseOps",

@@ -9,7 +9,7 @@ Examples
 'T_softmax_norm'
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from relaxlab import te
 from relaxlab.ir import prim_ops
@@ -18,7 +18,7 @@ from relaxlab.te import Tensor
 from relaxlab.tirx import IterVar
 from relaxlab.topi.indices import normalize_axis
 
-__all__ = ["log_softmax", "softmax"]
+__all__ = ["log_softmax", "softmax", "softmax_by_steps"]
 
 
 class _Along:
@@ -59,6 +59,18 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     exps = te.compute(
         x.shape, lambda *i: prim_ops.exp(x(*i) - largest(*along.drop(i))), name="T_softmax_exp"
     )
+    return _normalized(x, along, exps)
+
+
+def softmax_by_steps(x: Tensor, axis: int, exp: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return a softmax whose exponential is a tensor computation of its own."""
+    along = _Along(x, axis)
+    largest = _maximum(x, along)
+    delta = te.compute(x.shape, lambda *i: x(*i) - largest(*along.drop(i)), name="T_softmax_delta")
+    return _normalized(x, along, exp(delta))
+
+
+def _normalized(x: Tensor, along: _Along, exps: Tensor) -> Tensor:
     k = along.axis()
     total = te.compute(
         along.outer,

@@ -77,6 +77,7 @@ PASSES = {
         transform.RemoveUnusedParameters(),
         transform.RemoveUnusedOutputs(),
     ),
+    "FastMathTransform": transform.FastMathTransform(),
     "FoldConstant": in_order(
         transform.BindParams("main", {"w": np.arange(6, dtype="float32").reshape(2, 3)}),
         transform.LegalizeOps(),
