@@ -1,6 +1,10 @@
 """From a line of the script to the instruction and the kernel, through both pipelines."""
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relaxlab import relax
 from relaxlab.errors import InternalError
@@ -196,6 +200,23 @@ def test_a_saved_map_does_not_say_where_files_were():
 def test_a_wrong_map_is_refused(text, words):
     with pytest.raises(InternalError, match=words):
         SourceMap.from_json(text)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 3) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=12,
+)
+
+
+@given(st.fixed_dictionaries({"places": JSON, "instructions": JSON}) | JSON)
+def test_whatever_stands_in_a_map_is_read_or_refused(data):
+    try:
+        found = SourceMap.from_json(json.dumps(data))
+    except InternalError:
+        return
+    assert dict(SourceMap.from_json(found.to_json())) == dict(found)
+    assert str(found)
 
 
 def test_a_map_is_read_when_asked():
