@@ -59,6 +59,9 @@ def goto(page, position):
     field = page.get_by_label(re.compile("^Go to"))
     field.fill(str(position))
     field.press("Tab")
+    page.wait_for_function(
+        "(at) => document.querySelector('.rl-slider').value === at", arg=str(position)
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))

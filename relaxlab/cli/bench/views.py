@@ -4,7 +4,8 @@ The recording is a real cache at work: 65,000 pages, a million events, 512 seque
 token a round, and some that leave. It is exported as one page and opened in headless chromium,
 which is where a reader would wait. ``scrub`` drags the slider over the whole recording, one new
 place a frame; a browser draws at most 60 a second. Without chromium (or playwright, which drives
-it) the rows name it and judge nothing.
+it) the rows name it and judge nothing. ``scrub_work`` is what a frame costs the page's thread, which
+a busy machine does not stretch.
 
 Examples
 --------
@@ -40,6 +41,7 @@ _OPTIONS: Final = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-firs
 _NAMES: Final = (
     ("views_open_1m_events", "s", Bar("<=", 3.0)),
     ("views_scrub_65k_pages", "frames/s", Bar(">=", 50.0)),
+    ("views_scrub_work", "ms", None),
     ("views_memory_65k_pages", "MiB", None),
 )
 
@@ -136,8 +138,8 @@ def _missing() -> str | None:
     return None if importlib.util.find_spec("playwright") else "playwright"
 
 
-def _browse(page_file: Path) -> tuple[float, float, float]:
-    """Return seconds until the page can be used, frames a second of scrubbing, and MiB in use."""
+def _browse(page_file: Path) -> tuple[float, float, float, float]:
+    """Return seconds to open, frames a second and milliseconds a frame of scrubbing, and MiB."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - an optional dependency
 
     with sync_playwright() as playwright:
@@ -153,13 +155,19 @@ def _browse(page_file: Path) -> tuple[float, float, float]:
             page.evaluate("() => new Promise((done) => requestAnimationFrame(done))")
             opened = time.perf_counter() - start
             page.evaluate(_SCRUB, 30)  # kept states and code are warm then, as for a reader
-            times = sorted(page.evaluate(_SCRUB, _FRAMES))
             session = page.context.new_cdp_session(page)
-            session.send("Performance.enable")
+            session.send("Performance.enable", {"timeDomain": "threadTicks"})
+            before = _metrics(session)["TaskDuration"]
+            times = page.evaluate(_SCRUB, _FRAMES)
+            work = _metrics(session)["TaskDuration"] - before
             session.send("HeapProfiler.collectGarbage")
-            found = session.send("Performance.getMetrics")["metrics"]
+            heap = _metrics(session)["JSHeapUsedSize"]
         finally:
             browser.close()
-    heap = next(one["value"] for one in found if one["name"] == "JSHeapUsedSize")
     # the mean, not the median: a frame that is missed counts
-    return opened, 1000 * len(times) / sum(times), heap / 2**20
+    return opened, 1000 * _FRAMES / sum(times), 1000 * work / _FRAMES, heap / 2**20
+
+
+def _metrics(session: Any) -> dict[str, float]:
+    found = session.send("Performance.getMetrics")["metrics"]
+    return {one["name"]: one["value"] for one in found}

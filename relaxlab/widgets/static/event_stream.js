@@ -20,7 +20,8 @@ export class EventStream {
     this.schema = schema;
     this.texts = texts;
     this.at = 0;
-    this.starts = this.#index();
+    this.names = schema.map(([name]) => name);
+    [this.starts, this.kinds] = this.#index();
   }
 
   get length() {
@@ -28,6 +29,11 @@ export class EventStream {
   }
 
   #number() {
+    const first = this.bytes[this.at];
+    if (first < 128) { // most numbers are small
+      this.at += 1;
+      return first & 1 ? -((first + 1) >> 1) : first >> 1;
+    }
     let low = 0;
     let scale = 1;
     for (;;) {
@@ -49,6 +55,7 @@ export class EventStream {
   #index() {
     const { bytes, schema } = this;
     let starts = new Uint32Array(1024);
+    let kinds = new Uint8Array(1024); // a schema has far fewer than 256 classes
     let count = 0;
     const forms = schema.map(([, fields]) => fields.map(([, form]) => form));
     this.at = 0;
@@ -57,20 +64,51 @@ export class EventStream {
         const more = new Uint32Array(2 * count);
         more.set(starts);
         starts = more;
+        const moreKinds = new Uint8Array(2 * count);
+        moreKinds.set(kinds);
+        kinds = moreKinds;
       }
       starts[count++] = this.at;
-      for (const form of forms[this.#number()]) {
+      const kind = this.#number();
+      kinds[count - 1] = kind;
+      for (const form of forms[kind]) {
         if (form === "i" || form === "s") this.#skip(1);
         else this.#skip(this.#number() * (GROUPS[form] ?? 1));
       }
     }
-    return starts.subarray(0, count);
+    return [starts.subarray(0, count), kinds.subarray(0, count)];
   }
 
-  /** Index of an event's class in the schema, without decoding the rest. */
+  /** Number of a class whose fields are these integers; -1 if there is none. */
+  kindOf(name, fields) {
+    return this.schema.findIndex(([known, found]) => known === name &&
+      found.length === fields.length &&
+      found.every(([field, form], at) => form === "i" && field === fields[at]));
+  }
+
+  /** Begin to read the fields of an event, one `number` after the other. */
+  seek(index) {
+    this.at = this.starts[index] + 1; // a class is one byte: there are fewer than 64
+    if (this.bytes[this.at - 1] > 127) this.at += 1;
+  }
+
+  number() {
+    return this.#number();
+  }
+
+  /** Indices of the events of a class. */
+  all(name) {
+    const wanted = this.names.indexOf(name);
+    const found = [];
+    if (wanted < 0) return found;
+    const { kinds } = this;
+    for (let index = 0; index < kinds.length; index++) if (kinds[index] === wanted) found.push(index);
+    return found;
+  }
+
+  /** Name of an event's class, without decoding the rest. */
   kind(index) {
-    this.at = this.starts[index];
-    return this.schema[this.#number()][0];
+    return this.names[this.kinds[index]];
   }
 
   /** An event as {is: its class, field: value, ...}. */

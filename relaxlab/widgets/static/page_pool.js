@@ -8,7 +8,9 @@
 import { entryWords, nodeWords, treeOf } from "./engine_replay.js";
 import { bytesOf, EventStream } from "./event_stream.js";
 import { element, icon, LiveLine, roving, set, write } from "./page.js";
-import { chainOf, filledRows, freePages, PoolReplay, rowsIn, usersOf } from "./pool_replay.js";
+import {
+  chainOf, countFree, filledRows, nextFree, placeInQueue, PoolReplay, rowsIn, usersOf,
+} from "./pool_replay.js";
 
 const COLOURS = 8;
 const PATTERNS = 4;
@@ -21,6 +23,8 @@ const LARGEST = [60, 44]; // pixels of a cell
 const SMALLEST = 3;
 const WITH_NUMBER = 22; // a cell as wide as this has room for its number
 const GRID_HEIGHT = 380;
+const PLAIN = 7; // a cell up to this width is one colour, so that many are drawn at once
+const SETTLE_MS = 120; // rows out of sight are written when nothing has moved for so long
 
 const HELP = [
   ["] →", "step: one event"],
@@ -39,7 +43,10 @@ function render({ model, el }) {
   let playing = null;
   let told = 0;
   let drawing = null;
+  let hurry = false;
   const live = new LiveLine();
+  const dark = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
+  const contrast = globalThis.matchMedia?.("(forced-colors: active)");
   const runs = data.runs.map((run) => makeRun(run));
   const onCalls = runs.length > 1;
   const end = Math.max(...runs.map((run) => onCalls ? run.calls.length : run.replay.end));
@@ -49,13 +56,9 @@ function render({ model, el }) {
   function makeRun(run) {
     const stream = new EventStream(bytesOf(run.stream), run.schema, run.texts);
     const replay = new PoolReplay(stream, run.num_pages, run.page_size);
-    const calls = []; // index of the event that begins each call
-    let serves = false; // whether an engine told something
-    for (let index = 0; index < stream.length; index++) {
-      if (stream.kind(index) === "Called") calls.push(index);
-      serves ||= stream.kind(index) === "Submitted";
-    }
-    return { ...run, serves, streamOf: stream, replay, calls, chosen: null, cells: null, parts: null };
+    const calls = stream.all("Called"); // index of the event that begins each call
+    const serves = stream.all("Submitted").length > 0; // whether an engine told something
+    return { ...run, serves, streamOf: stream, replay, calls, chosen: null, cells: null, parts: null, rows: [], curve: null };
   }
 
   // ---- the clock
@@ -109,7 +112,7 @@ function render({ model, el }) {
   const slider = element("input", {
     type: "range", class: "rl-slider", "aria-label": "Position in the recording", step: "1",
     min: "0", max: String(end),
-    oninput: () => { pause(); position = Number(slider.value); later(); },
+    oninput: () => { pause(); position = Number(slider.value); later(true); },
     onchange: () => { goto(Number(slider.value)); },
   });
   const jump = element("input", {
@@ -156,7 +159,13 @@ function render({ model, el }) {
       call: element("p", { class: "rl-call" }),
       did: element("p", {}), next: element("p", {}),
       detail: element("p", { class: "rl-detail" }),
-      sequences: element("ol", { class: "rl-sequences" }),
+      sequences: element("ol", {
+        class: "rl-sequences",
+        onclick: ({ target }) => {
+          const page = Number(target.closest(".rl-chip")?.textContent ?? "–");
+          if (page >= 0) choose(run, page);
+        },
+      }),
       free: element("p", { class: "rl-free" }),
       tokens: element("div", { class: "rl-tokens" }),
       requests: element("ol", { class: "rl-requests" }),
@@ -225,7 +234,7 @@ function render({ model, el }) {
       playing.owed -= steps;
       if (steps) {
         position = Math.min(end, position + steps);
-        draw();
+        draw(true);
         if (now - told > SYNC_MS) tell();
       }
       if (position >= end) return pause();
@@ -320,7 +329,7 @@ function render({ model, el }) {
     const { view } = run;
     const owner = view.state.owners[page];
     if (owner < 0) {
-      const place = view.free.indexOf(page);
+      const place = placeInQueue(view.state, page);
       return `Page ${page} is free: ${place === 0 ? "it is taken next" : `${place} are taken before it`}.`;
     }
     const block = view.state.blocks.get(owner);
@@ -337,13 +346,19 @@ function render({ model, el }) {
 
   // ---- drawing
 
-  function later() {
-    drawing ??= requestAnimationFrame(() => draw());
+  let settling = null;
+
+  function later(hurrying = false) {
+    drawing ??= requestAnimationFrame(() => draw(hurrying));
   }
 
-  function draw() {
+  /** Draw; while things move, rows that are out of sight wait until nothing does. */
+  function draw(hurrying = false) {
     cancelAnimationFrame(drawing);
     drawing = null;
+    clearTimeout(settling);
+    hurry = hurrying;
+    if (hurrying) settling = setTimeout(() => draw(), SETTLE_MS);
     for (const { button, key, why, name } of buttons) {
       const reason = why();
       set(button, "aria-disabled", String(Boolean(reason)));
@@ -359,9 +374,9 @@ function render({ model, el }) {
   function drawRun(run) {
     const at = eventOf(run);
     const state = run.replay.at(at);
-    run.view = { at, state, users: usersOf(state), free: freePages(state) };
+    run.view = { at, state, users: usersOf(state), free: countFree(state) };
     const { parts, view } = run;
-    const used = run.num_pages - view.free.length;
+    const used = run.num_pages - view.free;
     let tokens = 0;
     for (const { length } of state.sequences.values()) tokens += length;
     const filled = filledRows(state);
@@ -369,7 +384,7 @@ function render({ model, el }) {
     write(parts.counters, `${used} of ${run.num_pages} pages in use; ${filled} rows filled, ${
       waste} empty; ${state.sequences.size} sequence${state.sequences.size === 1 ? "" : "s"} of ${
       tokens} tokens${tokens > filled ? `, ${tokens - filled} saved by sharing` : ""}.`);
-    const call = run.calls.findLast((index) => index < at || (index === at && onCalls));
+    const call = lastCall(run, at);
     write(parts.call, call === undefined ? "" : `${onCalls && call === at ? "Next: " : ""}${wordsOf(run, call)}`);
     parts.did.replaceChildren();
     parts.next.replaceChildren();
@@ -380,9 +395,9 @@ function render({ model, el }) {
     drawGrid(run);
     drawCurve(run);
     drawSequences(run);
-    const listed = view.free.slice(0, PAGES_LISTED).join(" ");
-    const more = view.free.length - PAGES_LISTED;
-    write(parts.free, view.free.length ? `${listed}${more > 0 ? ` … ${more} more` : ""}` : "empty");
+    const listed = nextFree(state, PAGES_LISTED).join(" ");
+    const more = view.free - PAGES_LISTED;
+    write(parts.free, view.free ? `${listed}${more > 0 ? ` … ${more} more` : ""}` : "empty");
     drawTokens(run);
     drawServing(run);
     drawLog(run);
@@ -391,12 +406,34 @@ function render({ model, el }) {
     set(parts.canvas, "aria-label", label);
   }
 
+  /** Index of the call that is going on (or, on a clock of calls, comes next) at an event. */
+  function lastCall({ calls }, at) {
+    let low = 0;
+    let high = calls.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (calls[middle] < at || (calls[middle] === at && onCalls)) low = middle + 1;
+      else high = middle;
+    }
+    return low ? calls[low - 1] : undefined;
+  }
+
   function word(text) {
     return element("span", { class: "rl-word" }, text);
   }
 
+  let painted = { key: "", found: null };
+
+  /** The colours of the theme; they are looked up again only when it has changed. */
   function colours() {
     const style = getComputedStyle(root);
+    const key = [style.color, style.backgroundColor, style.colorScheme,
+      dark?.matches, contrast?.matches].join();
+    if (painted.key !== key) painted = { key, found: lookUp(style) };
+    return painted.found;
+  }
+
+  function lookUp(style) {
     // a probe resolves light-dark(): a canvas does not know it
     const probe = element("span", { hidden: "" });
     root.append(probe);
@@ -416,6 +453,7 @@ function render({ model, el }) {
 
   function layout(run) {
     const width = Math.max(120, run.parts.grid.clientWidth - 4);
+    if (run.cells?.width === width) return run.cells;
     let [cellWidth, cellHeight] = LARGEST;
     const fits = () => {
       const columnCount = Math.max(1, Math.floor(width / cellWidth));
@@ -457,7 +495,11 @@ function render({ model, el }) {
     const paint = colours();
     context.fillStyle = paint.bg;
     context.fillRect(0, 0, width, height);
-    const gap = cells.cellWidth > 8 ? 2 : cells.cellWidth > 4 ? 1 : 0;
+    if (cells.cellWidth <= PLAIN) {
+      drawPlain(run, context, paint, cells, width, height);
+      return;
+    }
+    const gap = cells.cellWidth > 8 ? 2 : 1;
     const numbered = cells.cellWidth >= WITH_NUMBER;
     context.font = `${Math.min(12, cells.cellHeight / 2.4)}px ${paint.font}`;
     context.textBaseline = "top";
@@ -473,15 +515,75 @@ function render({ model, el }) {
         context.lineWidth = 2;
         context.strokeRect(x + 1, y + 1, w - 2, h - 2);
       }
-      if (page === run.chosen) {
-        context.strokeStyle = paint.fg;
-        context.lineWidth = Math.min(3, Math.max(1, cells.cellWidth / 8));
-        context.setLineDash([4, 2]);
-        context.strokeRect(x + 1, y + 1, w - 2, h - 2);
-        context.setLineDash([]);
-      }
+      if (page === run.chosen) drawChosen(context, paint, cells, x, y, w, h);
     }
   }
+
+  function drawChosen(context, paint, cells, x, y, w, h) {
+    context.strokeStyle = paint.fg;
+    context.lineWidth = Math.min(3, Math.max(1, cells.cellWidth / 8));
+    context.setLineDash([4, 2]);
+    context.strokeRect(x + 1, y + 1, w - 2, h - 2);
+    context.setLineDash([]);
+  }
+
+  /** Many small cells: an image of one point for each page, drawn larger in one go. */
+  function drawPlain(run, context, paint, cells, width, height) {
+    const { columns: columnCount, rows: rowCount, cellWidth, cellHeight } = cells;
+    if (run.image?.canvas.width !== columnCount || run.image.canvas.height !== rowCount) {
+      const canvas = element("canvas", { width: String(columnCount), height: String(rowCount) });
+      const data = new ImageData(columnCount, rowCount);
+      run.image = { canvas, data, points: new Uint32Array(data.data.buffer) };
+    }
+    const { canvas, data, points } = run.image;
+    const { state, users } = run.view;
+    const { owners } = state;
+    paint.points ??= {
+      empty: pointOf(paint.bg), sequences: paint.sequences.map(([, back]) => pointOf(back)),
+    };
+    const inks = new Map();
+    for (const [block, using] of users) {
+      inks.set(block, paint.points.sequences[colourOf(using[0] ?? 0)]);
+    }
+    points.fill(paint.points.empty);
+    let block = -1;
+    let ink = 0;
+    for (let page = 0; page < owners.length; page++) {
+      const owner = owners[page];
+      if (owner < 0) continue;
+      if (owner !== block) {
+        block = owner;
+        ink = inks.get(owner) ?? paint.points.sequences[0];
+      }
+      points[page] = ink;
+    }
+    canvas.getContext("2d").putImageData(data, 0, 0);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(canvas, 0, 0, width, height);
+    const gap = cellWidth > 4 ? 1 : 0;
+    if (gap) {
+      context.fillStyle = paint.bg;
+      for (let column = 1; column <= columnCount; column++) {
+        context.fillRect(column * cellWidth - gap, 0, gap, height);
+      }
+      for (let row = 1; row <= rowCount; row++) context.fillRect(0, row * cellHeight - gap, width, gap);
+    }
+    if (run.chosen !== null) {
+      const x = (run.chosen % columnCount) * cellWidth;
+      const y = Math.floor(run.chosen / columnCount) * cellHeight;
+      drawChosen(context, paint, cells, x, y, cellWidth - gap, cellHeight - gap);
+    }
+  }
+
+  /** A colour as a point of an image, in the order of bytes of this machine. */
+  function pointOf(colour) {
+    const probe = element("canvas", { width: "1", height: "1" }).getContext("2d");
+    probe.fillStyle = colour;
+    probe.fillRect(0, 0, 1, 1);
+    return new Uint32Array(probe.getImageData(0, 0, 1, 1).data.buffer)[0];
+  }
+
+  const colourOf = (id) => ((id % COLOURS) + COLOURS) % COLOURS;
 
   function drawCell(run, context, paint, page, x, y, w, h, numbered) {
     const { state, users } = run.view;
@@ -500,7 +602,7 @@ function render({ model, el }) {
     }
     const using = users.get(owner) ?? [];
     const lead = using[0] ?? 0;
-    const [front, back] = paint.sequences[((lead % COLOURS) + COLOURS) % COLOURS];
+    const [front, back] = paint.sequences[colourOf(lead)];
     context.fillStyle = back;
     context.fillRect(x, y, w, h);
     if (w >= 12) pattern(context, front, Math.floor(Math.abs(lead) / COLOURS) % PATTERNS, x, y, w, h);
@@ -557,14 +659,34 @@ function render({ model, el }) {
     const ratio = globalThis.devicePixelRatio || 1;
     const width = curve.clientWidth || 300;
     const height = curve.clientHeight || 36;
-    curve.width = Math.round(width * ratio);
-    curve.height = Math.round(height * ratio);
-    const context = curve.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const style = getComputedStyle(run.parts.counters);
-    const { used } = run.replay;
+    const ink = colours().fg;
     const last = onCalls ? run.calls.length : run.replay.end;
-    context.strokeStyle = context.fillStyle = style.color;
+    const key = [width, height, ratio, ink].join();
+    // the curve itself stays; only the mark for the position moves
+    if (run.curve?.key !== key) run.curve = { key, canvas: makeCurve(run, last, width, height, ratio, ink) };
+    const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (curve.width !== wide || curve.height !== high) {
+      curve.width = wide;
+      curve.height = high;
+    }
+    const context = curve.getContext("2d");
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, wide, high);
+    context.drawImage(run.curve.canvas, 0, 0);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const here = last ? (Math.min(position, last) / last) * width : 0;
+    context.fillStyle = ink;
+    context.fillRect(Math.min(width - 2, here), 0, 2, height);
+  }
+
+  function makeCurve(run, last, width, height, ratio, ink) {
+    const canvas = element("canvas", {
+      width: String(Math.round(width * ratio)), height: String(Math.round(height * ratio)),
+    });
+    const context = canvas.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const { used } = run.replay;
+    context.fillStyle = ink;
     context.globalAlpha = 0.3;
     context.beginPath();
     context.moveTo(0, height);
@@ -574,53 +696,109 @@ function render({ model, el }) {
     }
     context.lineTo(width, height);
     context.fill();
-    context.globalAlpha = 1;
-    const here = last ? (Math.min(position, last) / last) * width : 0;
-    context.fillRect(Math.min(width - 2, here), 0, 2, height);
+    return canvas;
   }
 
+  /** Rows are kept, and written where they differ; while things move, only those in sight. */
   function drawSequences(run) {
     const { state } = run.view;
+    const list = run.parts.sequences;
     const ids = [...state.sequences.keys()].sort((a, b) => a - b);
-    const items = ids.slice(0, SEQUENCES_SHOWN).map((id) => {
-      const sequence = state.sequences.get(id);
-      const marks = [`${sequence.length} token${sequence.length === 1 ? "" : "s"}`];
-      if (sequence.window > 0) marks.push(`window ${sequence.window}, sink ${sequence.sink}`);
-      if (sequence.retained) marks.push("kept for its contents");
-      if (sequence.tree.length) marks.push(`tree of ${sequence.tree.length}`);
-      const round = state.round && !state.round.finished ? state.round.ids.indexOf(id) : -1;
-      if (round >= 0) marks.push(`+${state.round.lengths[round]} this round`);
-      const swatch = element("span", { class: "rl-swatch", "aria-hidden": "true" });
-      const colour = ((id % COLOURS) + COLOURS) % COLOURS;
-      swatch.style.color = `var(--rl-seq${colour}-fg)`;
-      swatch.style.background = `var(--rl-seq${colour}-bg)`;
-      swatch.textContent = `s${id}`;
-      let left = PAGES_LISTED;
-      const tables = chainOf(state, id).map((index) => {
-        const block = state.blocks.get(index);
-        const pages = block.pages.slice(0, Math.max(0, left));
-        left -= pages.length;
-        const count = run.view.users.get(index).length;
-        return element("span", {
-          class: "rl-table", title: `block ${index}, tokens ${block.start} to ${
-            block.start + block.length - 1}${count > 1 ? `, shared by ${count}` : ""}`,
-        }, count > 1 ? element("span", { class: "rl-shared" }, `×${count} `) : "",
-        ...pages.map((page) => element("button", {
-          type: "button", class: page === run.chosen ? "rl-chip rl-chosen" : "rl-chip",
-          tabindex: "-1", "aria-label": page < 0 ? "no page" : `page ${page}`,
-          onclick: () => { if (page >= 0) choose(run, page); },
-        }, page < 0 ? "–" : String(page))));
-      });
-      if (left <= 0) tables.push(element("span", {}, "…"));
-      return element("li", { "data-sequence": String(id) }, swatch,
-        element("span", { class: "rl-length" }, marks.join(", ")),
-        element("span", { class: "rl-tables" }, ...tables));
+    const shownIds = ids.slice(0, SEQUENCES_SHOWN);
+    const [first, last] = hurry ? rowsInSight(run) : [0, shownIds.length];
+    shownIds.forEach((id, index) => {
+      const row = (run.rows[index] ??= makeSequenceRow());
+      if (row.node.parentNode !== list) list.insertBefore(row.node, list.children[index] ?? null);
+      if (index >= first && index < last) writeSequence(run, row, id);
     });
-    if (ids.length > SEQUENCES_SHOWN) {
-      items.push(element("li", {}, `… ${ids.length - SEQUENCES_SHOWN} more`));
+    const more = ids.length > SEQUENCES_SHOWN ? `… ${ids.length - SEQUENCES_SHOWN} more`
+      : ids.length ? "" : "none";
+    while (list.children.length > shownIds.length + 1 ||
+      (list.children.length > shownIds.length && !list.lastChild.dataset.rest)) {
+      list.children[shownIds.length].remove();
     }
-    if (!items.length) items.push(element("li", {}, "none"));
-    run.parts.sequences.replaceChildren(...items);
+    const rest = list.children[shownIds.length];
+    if (!more) rest?.remove();
+    else if (rest) write(rest, more);
+    else list.append(element("li", { "data-rest": "1" }, more));
+  }
+
+  /** [first, end) of the rows that the pane of sequences shows, and a few around them. */
+  function rowsInSight(run) {
+    const pane = run.parts.sequences.parentNode;
+    const { scrollTop, clientHeight, scrollHeight } = pane;
+    const each = Math.max(16, scrollHeight / Math.max(1, run.parts.sequences.children.length));
+    return [Math.floor(scrollTop / each) - 1, Math.ceil((scrollTop + clientHeight) / each) + 1];
+  }
+
+  function makeSequenceRow() {
+    const swatch = element("span", { class: "rl-swatch", "aria-hidden": "true" });
+    const length = element("span", { class: "rl-length" });
+    const tables = element("span", { class: "rl-tables" });
+    return { node: element("li", {}, swatch, length, tables), swatch, length, tables, state: "" };
+  }
+
+  function writeSequence(run, row, id) {
+    const { state } = run.view;
+    const sequence = state.sequences.get(id);
+    const marks = [`${sequence.length} token${sequence.length === 1 ? "" : "s"}`];
+    if (sequence.window > 0) marks.push(`window ${sequence.window}, sink ${sequence.sink}`);
+    if (sequence.retained) marks.push("kept for its contents");
+    if (sequence.tree.length) marks.push(`tree of ${sequence.tree.length}`);
+    const round = state.round && !state.round.finished ? state.round.ids.indexOf(id) : -1;
+    if (round >= 0) marks.push(`+${state.round.lengths[round]} this round`);
+    if (row.id !== id) {
+      row.id = id;
+      set(row.node, "data-sequence", String(id));
+      row.swatch.style.color = `var(--rl-seq${colourOf(id)}-fg)`;
+      row.swatch.style.background = `var(--rl-seq${colourOf(id)}-bg)`;
+      write(row.swatch, `s${id}`);
+    }
+    write(row.length, marks.join(", "));
+    let left = PAGES_LISTED;
+    const tables = chainOf(state, id).map((index) => {
+      const block = state.blocks.get(index);
+      const pages = block.pages.slice(0, Math.max(0, left));
+      left -= pages.length;
+      const count = run.view.users.get(index).length;
+      const title = `block ${index}, tokens ${block.start} to ${block.start + block.length - 1}${
+        count > 1 ? `, shared by ${count}` : ""}`;
+      return { title, count, pages };
+    });
+    // what a title says changes with every token; the pages do so seldom
+    tables.forEach(({ title }, at) => {
+      const node = row.tables.children[at];
+      if (node?.classList.contains("rl-table")) set(node, "title", title);
+    });
+    const now = tables.map(({ count, pages }) => `${count}:${pages.join()}`).join("|") +
+      (left <= 0 ? "|…" : "");
+    const chosen = tables.some(({ pages }) => pages.includes(run.chosen)) ? run.chosen : null;
+    if (row.state === now && row.chosen === chosen) return;
+    row.state = now;
+    row.chosen = chosen;
+    const nodes = row.tables.querySelectorAll(".rl-chip");
+    let used = 0;
+    const chip = (page) => {
+      const node = nodes[used++] ?? element("button", { type: "button", tabindex: "-1" });
+      set(node, "class", page === run.chosen ? "rl-chip rl-chosen" : "rl-chip");
+      const name = page < 0 ? "–" : String(page);
+      if (node.textContent !== name) {
+        node.textContent = name;
+        node.setAttribute("aria-label", page < 0 ? "no page" : `page ${page}`);
+      }
+      return node;
+    };
+    const layoutNow = tables.map(({ count, pages }) => `${count}:${pages.length}`).join() + (left <= 0);
+    if (row.layout === layoutNow) { // the same boxes with other numbers
+      for (const { pages } of tables) pages.forEach(chip);
+      return;
+    }
+    row.layout = layoutNow;
+    row.tables.replaceChildren(...tables.map(({ title, count, pages }) =>
+      element("span", { class: "rl-table", title },
+        count > 1 ? element("span", { class: "rl-shared" }, `×${count} `) : "",
+        ...pages.map(chip))),
+    ...(left <= 0 ? [element("span", {}, "…")] : []));
   }
 
   /** The tokens of the chosen page, row by row, if the recording knows them. */
@@ -663,13 +841,17 @@ function render({ model, el }) {
   function drawLog(run) {
     const { at } = run.view;
     const first = Math.max(0, at - LOG_LINES);
-    const lines = [];
-    for (let index = at - 1; index >= first; index--) {
-      const isCall = run.streamOf.kind(index) === "Called";
-      lines.push(element("li", { class: isCall ? "rl-log-call" : null },
-        element("span", { class: "rl-pc" }, String(index)), ` ${wordsOf(run, index)}`));
+    const { log } = run.parts;
+    while (log.children.length > at - first) log.lastChild.remove();
+    while (log.children.length < at - first) {
+      log.append(element("li", {}, element("span", { class: "rl-pc" }), element("span", {})));
     }
-    run.parts.log.replaceChildren(...lines);
+    for (let index = at - 1; index >= first; index--) {
+      const line = log.children[at - 1 - index];
+      line.classList.toggle("rl-log-call", run.streamOf.kind(index) === "Called");
+      write(line.firstChild, String(index));
+      write(line.lastChild, ` ${wordsOf(run, index)}`);
+    }
   }
 
   const onPosition = () => {
@@ -679,14 +861,15 @@ function render({ model, el }) {
     draw();
   };
   model.on("change:position", onPosition);
-  const dark = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
-  dark?.addEventListener?.("change", later);
+  const again = () => later();
+  dark?.addEventListener?.("change", again);
   draw();
   return () => {
     pause();
+    clearTimeout(settling);
     live.stop();
     shown.disconnect();
-    dark?.removeEventListener?.("change", later);
+    dark?.removeEventListener?.("change", again);
     model.off("change:position", onPosition);
   };
 }

@@ -7,6 +7,7 @@
 import { copyEngine, emptyEngine, foldEngine } from "./engine_replay.js";
 
 const NONE = -1;
+const NOTHING = [];
 const COPIES = 64; // states kept at most, besides the current one
 const LEAST_GAP = 512; // events between two of them
 
@@ -20,13 +21,48 @@ export function emptyPool(pages, pageSize) {
   };
 }
 
+/** A block; names of tokens are kept as far as any was named: most runs name none. */
+class Block {
+  constructor(start) {
+    this.start = start;
+    this.pages = [];
+    this.length = 0;
+    this.sink = 0;
+    this.offset = 0;
+    this.parent = NONE;
+    this.given = [];
+  }
+
+  /** Name of each token; -1 for one that nobody named. */
+  get names() {
+    const { given, length } = this;
+    return given.length < length ? given.concat(new Array(length - given.length).fill(NONE)) : given;
+  }
+
+  set names(names) {
+    this.given = names.some((name) => name !== NONE) ? names : [];
+  }
+
+  get named() {
+    return this.given.length > 0;
+  }
+
+  copy() {
+    const copy = new Block(this.start);
+    copy.pages = this.pages.slice();
+    copy.length = this.length;
+    copy.sink = this.sink;
+    copy.offset = this.offset;
+    copy.parent = this.parent;
+    copy.given = this.given.slice();
+    return copy;
+  }
+}
+
 function copyOf(state) {
   const copy = (map) => new Map([...map].map(([key, value]) => [key, { ...value }]));
-  const blocks = copy(state.blocks);
-  for (const block of blocks.values()) {
-    block.pages = block.pages.slice();
-    block.names = block.names.slice();
-  }
+  const blocks = new Map();
+  for (const [index, block] of state.blocks) blocks.set(index, block.copy());
   return {
     ...state, freed: state.freed.slice(), owners: state.owners.slice(), blocks,
     freeBlocks: state.freeBlocks.slice(), sequences: copy(state.sequences),
@@ -69,9 +105,7 @@ export function fold(state, event) {
       if (state.freeBlocks.length && state.freeBlocks.pop() !== event.block) {
         throw new Error(`block ${event.block} is not the next one`);
       }
-      state.blocks.set(event.block, {
-        start: event.start, pages: [], length: 0, sink: 0, offset: 0, parent: NONE, names: [],
-      });
+      state.blocks.set(event.block, new Block(event.start));
       break;
     case "BlockLinked":
       block(event.block).parent = event.parent;
@@ -107,7 +141,12 @@ export function fold(state, event) {
       shared.pages = event.pages.slice();
       shared.length = event.length;
       for (const page of event.pages) state.owners[page] = event.block;
-      shared.names = source.names.splice(0, event.length);
+      // the source still has all its tokens: its names are as long as they are
+      if (source.named) {
+        const { names } = source;
+        shared.names = names.slice(0, event.length);
+        source.names = names.slice(event.length);
+      }
       source.pages.splice(0, event.pages.length);
       source.start += event.length;
       source.length -= event.length;
@@ -170,10 +209,11 @@ export function fold(state, event) {
       break;
     case "TokensAppended": {
       const one = block(event.block);
-      const names = state.coming.get(event.seq_id)?.splice(0, event.count) ?? [];
-      // a token that nobody named is none: names stay beside their tokens
-      for (let token = 0; token < event.count; token++) {
-        one.names[one.length + token] = names[token] ?? NONE;
+      const names = state.coming.get(event.seq_id)?.splice(0, event.count) ?? NOTHING;
+      if (names.length) { // names stay beside their tokens
+        const { given } = one;
+        while (given.length < one.length) given.push(NONE);
+        for (let token = 0; token < names.length; token++) given[one.length + token] = names[token];
       }
       one.length += event.count;
       break;
@@ -182,7 +222,7 @@ export function fold(state, event) {
       const one = block(event.block);
       one.pages.splice(event.first_place, event.places.length);
       giveBack(state, event.places);
-      one.names.splice(event.sink, event.tokens);
+      one.given.splice(event.sink, event.tokens);
       one.length -= event.tokens;
       one.sink = event.sink;
       one.offset = event.offset;
@@ -192,7 +232,7 @@ export function fold(state, event) {
     case "Popped": {
       const one = block(event.block);
       one.length -= event.tokens;
-      one.names.length = Math.min(one.names.length, one.length);
+      one.given.length = Math.min(one.given.length, one.length);
       one.sink = event.sink;
       one.offset = event.offset;
       sequence(event.seq_id).length -= event.tokens;
@@ -248,7 +288,9 @@ function moveNames(state, moves) {
   for (const [from, to] of moves) {
     const [source, token] = places.get(from) ?? [];
     const [target, place] = places.get(to) ?? [];
-    if (source && target) target.names[place] = source.names[token];
+    if (!source || !target || (!source.named && !target.named)) continue;
+    while (target.given.length <= place) target.given.push(NONE);
+    target.given[place] = source.given[token] ?? NONE;
   }
 }
 
@@ -300,13 +342,15 @@ export class PoolReplay {
     this.gap = Math.max(LEAST_GAP, Math.ceil(this.end / COPIES));
     this.state = emptyPool(pages, pageSize);
     this.position = 0;
+    this.counted = stream.kindOf("TokensCounted", ["seq_id", "count"]);
+    this.appended = stream.kindOf("TokensAppended", ["seq_id", "block", "count"]);
     this.used = new Int32Array(this.end + 1); // taken pages at each position, for the curve
     this.copies = [];
     for (let index = 0; ; index++) {
       this.used[index] = this.state.fresh - this.state.freed.length;
       if (index % this.gap === 0) this.copies.push(copyOf(this.state));
       if (index === this.end) break;
-      fold(this.state, stream.get(index));
+      this.#apply(index);
     }
     this.position = this.end;
   }
@@ -318,8 +362,31 @@ export class PoolReplay {
       this.state = copyOf(this.copies[copy]);
       this.position = copy * this.gap;
     }
-    while (this.position < position) fold(this.state, this.stream.get(this.position++));
+    while (this.position < position) this.#apply(this.position++);
     return this.state;
+  }
+
+  /** Fold event number `index`; the two kinds that are most of any recording, without an object. */
+  #apply(index) {
+    const { stream, state } = this;
+    const kind = stream.kinds[index];
+    if (kind === this.counted) {
+      stream.seek(index);
+      const one = state.sequences.get(stream.number());
+      if (one) {
+        one.length += stream.number();
+        return;
+      }
+    } else if (kind === this.appended && state.coming.size === 0) {
+      stream.seek(index);
+      stream.number(); // the sequence
+      const block = state.blocks.get(stream.number());
+      if (block) {
+        block.length += stream.number();
+        return;
+      }
+    }
+    fold(state, stream.get(index)); // also to say what is wrong
   }
 }
 
@@ -375,6 +442,25 @@ export function filledRows(state) {
     }
   }
   return filled;
+}
+
+/** How many pages are free. */
+export function countFree({ freed, owners, fresh }) {
+  return freed.length + owners.length - fresh;
+}
+
+/** The first free pages, the one that is taken next first. */
+export function nextFree({ freed, owners, fresh }, most) {
+  const pages = [];
+  for (let at = freed.length - 1; at >= 0 && pages.length < most; at--) pages.push(freed[at]);
+  for (let page = fresh; page < owners.length && pages.length < most; page++) pages.push(page);
+  return pages;
+}
+
+/** How many free pages are taken before this free one. */
+export function placeInQueue({ freed, fresh }, page) {
+  const at = freed.lastIndexOf(page);
+  return at < 0 ? freed.length + page - fresh : freed.length - 1 - at;
 }
 
 /** The free pages, the one that is taken next first. */
