@@ -72,6 +72,7 @@ from relaxlab.relax.transform.reorder_take_after_matmul import ReorderTakeAfterM
 from relaxlab.relax.transform.rewrite_cuda_graph import RewriteCUDAGraph
 from relaxlab.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from relaxlab.relax.transform.static_plan_block_memory import StaticPlanBlockMemory
+from relaxlab.relax.transform.to_mixed_precision import ToMixedPrecision
 from relaxlab.relax.transform.to_non_dataflow import ToNonDataflow
 from relaxlab.relax.transform.topological_sort import TopologicalSort
 from relaxlab.relax.transform.update_param_type import UpdateParamType
@@ -137,6 +138,7 @@ __all__ = [
     "RewriteDataflowReshape",
     "Sequential",
     "StaticPlanBlockMemory",
+    "ToMixedPrecision",
     "ToNonDataflow",
     "TopologicalSort",
     "UpdateParamType",

@@ -116,6 +116,7 @@ PASSES = {
     "RewriteCUDAGraph": in_order(*PLAN, transform.RewriteCUDAGraph()),
     "RewriteDataflowReshape": in_order(transform.LegalizeOps(), transform.RewriteDataflowReshape()),
     "StaticPlanBlockMemory": in_order(*PLAN),
+    "ToMixedPrecision": transform.ToMixedPrecision(out_dtype="float32"),
     "ToNonDataflow+RemovePurityChecking": in_order(*TO_NON_DATAFLOW),
     "TopologicalSort/depth_first_from_inputs": transform.TopologicalSort(
         "depth-first", "from-inputs"
