@@ -7,6 +7,8 @@ actions of MLC's engine.
 Examples: see `relaxlab.serve.engine`.
 """
 
+from collections.abc import Sequence
+
 from relaxlab.serve.events import (
     Admitted,
     Advanced,
@@ -88,6 +90,17 @@ class Pages:
         self._share_with(entry)
         cached, evictable = self._prefix.prospect(entry.tokens)
         return self._missing(entry, cached), evictable
+
+    def comes_soon(self, entry: Entry) -> bool:
+        """Say whether a running entry is just computing pages that this one begins with."""
+        if self._prefix.tree is None:
+            return False
+        cached = self._prefix.prospect(entry.tokens)[0]
+        return any(
+            self._common(entry, other.tokens) > max(cached, self._whole(other.computed))
+            for other in self.scheduler.running
+            if other.remaining > 1
+        )
 
     def admit(self, entry: Entry, kept: int) -> bool:
         """Give a waiting entry a sequence if its pages and ``kept`` more are free, or become so."""
@@ -243,7 +256,7 @@ class Pages:
     def _share_with(self, entry: Entry) -> None:
         """Share the running entry's pages that begin like this one and are not cached yet."""
         best, running = max(
-            ((self._common(entry, other), other) for other in self.scheduler.running),
+            ((self._common(entry, e.tokens[: e.computed]), e) for e in self.scheduler.running),
             key=lambda pair: pair[0],
             default=(0, None),
         )
@@ -251,12 +264,14 @@ class Pages:
             assert running.sequence is not None
             self._prefix.share(running.sequence, running.tokens[:best])
 
-    def _common(self, entry: Entry, other: Entry) -> int:
-        """Length of the common beginning in whole pages, as far as it is computed."""
-        pairs = zip(entry.tokens[:-1], other.tokens[: other.computed], strict=False)
+    def _common(self, entry: Entry, tokens: Sequence[int]) -> int:
+        """Length of a common beginning in whole pages, without the last token of the entry."""
+        pairs = zip(entry.tokens[:-1], tokens, strict=False)
         same = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
-        length = min(len(entry.tokens) - 1, other.computed) if same is None else same
-        return length // self.page_size * self.page_size
+        return self._whole(min(len(entry.tokens) - 1, len(tokens)) if same is None else same)
+
+    def _whole(self, tokens: int) -> int:
+        return tokens // self.page_size * self.page_size
 
     def _missing(self, entry: Entry, cached: int) -> int:
         return pages_for(len(entry.tokens), self.page_size) - cached // self.page_size

@@ -2,11 +2,12 @@
 
 *Order*: the smaller ``(priority, arrival)``, the earlier; nobody overtakes in the waiting queue.
 *Admission*: a waiting entry starts when its whole prompt fits beside one more page for every
-running entry. *Preemption*: when a running entry cannot get its next page, cached prefixes are
-evicted, then the running entry with the largest rank gives its pages back. So the first entry
-always gets on, and nothing starves. One budget of tokens per round goes to entries in decode
-first, then to prompts in chunks. Counterparts: vLLM V1's scheduler (budget, order, victim), MLC's
-admission reserve (kv.md 6).
+running entry, and not while somebody is computing what it begins with: that is a hit soon.
+*Preemption*: when a running entry cannot get its next page, cached prefixes are evicted, then the
+running entry with the largest rank gives its pages back. So the first entry always gets on, and
+nothing starves. One budget of tokens per round goes to entries in decode first, then to prompts in
+chunks. Counterparts: vLLM V1's scheduler (budget, order, victim), MLC's admission reserve, the
+in-batch prefix check of SGLang (kv.md 6).
 
 The scheduler decides; the `Pool` does. Examples: see `relaxlab.serve.engine`.
 """
@@ -115,6 +116,10 @@ class Pool(Protocol):
         """Return how many pages a waiting entry needs, and how many eviction could free for it."""
         ...
 
+    def comes_soon(self, entry: Entry) -> bool:
+        """Say whether a running entry is just computing what this one begins with."""
+        ...
+
     def admit(self, entry: Entry, kept: int) -> bool:
         """Give a waiting entry a sequence if its pages and ``kept`` more are free, or become so."""
         ...
@@ -202,7 +207,7 @@ class Scheduler:
         if len(self.running) >= self.limits.running:
             return None
         entry = next((e for e in self.waiting if e.leader is None), None)
-        if entry is None:
+        if entry is None or self._pool.comes_soon(entry):
             return None
         while True:
             pages, evictable = self._pool.admission_pages(entry)

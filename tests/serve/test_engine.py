@@ -253,6 +253,19 @@ def test_a_prompt_that_begins_like_a_running_one_shares_its_pages(index):
     all_pages_come_back(engine, model)
 
 
+@pytest.mark.parametrize("chunk", [5, 16])
+def test_of_equal_beginnings_that_come_together_one_is_computed(chunk):
+    model, events = PaperModel(total_pages=64, chunk=chunk), []
+    engine = Engine(model, observer=events.append)
+    prompts = [[1, 2, 3, 4, 5, 6, 7, 8, 9, last] for last in range(4)]
+    requests = [engine.submit(prompt, max_tokens=2) for prompt in prompts]
+    checked(engine, model, events)
+    assert model.computed == (10 + 3 * 2) + 4
+    for prompt, request in zip(prompts, requests, strict=True):
+        assert engine.output(request) == alone(prompt, max_tokens=2)
+    all_pages_come_back(engine, model)
+
+
 @pytest.mark.parametrize(
     ("wishes", "words"),
     [
