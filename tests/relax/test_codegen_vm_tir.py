@@ -12,7 +12,8 @@ from relaxlab.relax.codegen_vm_tir import codegen
 from relaxlab.relax.exec_builder import ExecBuilder
 from relaxlab.runtime.vm import VMExecutable
 from relaxlab.script import from_source
-from tests import golden_compiler
+from tests import golden_compiler, golden_vm
+from tests.golden_values import decode, encode, with_golden
 from tests.golden_vm import FOLDER
 from tests.relax.transform.checks import module
 
@@ -126,3 +127,56 @@ def test_a_body_of_other_statements_is_refused():
     library.kernels["__vmtir__main"] = kernel
     with pytest.raises(InternalError, match="4 parameters"):
         relax.VirtualMachine(ex, runtime.cpu())
+
+
+TWICE = """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+        with R.dataflow():
+            y = R.add(x, x)
+            R.output(y)
+        return y
+"""
+KINDS = """
+@I.ir_module
+class M:
+    @R.function(pure=False)
+    def f(c: R.Tensor((), "bool"), x: R.Any):
+        R.func_attr({"global_symbol": "f"})
+        if c:
+            b = R.call_packed(
+                "golden.kinds", x, R.const([1, 2], "int32"), R.str("s"), R.dtype("float32"),
+                R.shape([3]), R.prim_value(9), ty_args=R.Any
+            )
+        else:
+            b = x
+        return b
+"""
+
+
+def test_the_recorded_executables_have_the_same_bytes_and_results():
+    builder = ExecBuilder()
+    relax.vm_build._vmcodegen(builder, from_source(KINDS), "compiled")
+    assert builder.get().save_to_bytes() == golden_vm.executable_bytes("cg_vmtir")
+    ex = relax.build(from_source(TWICE), "numpy", exec_mode="compiled")
+    recorded = golden_vm.case("build_compiled")
+    assert ex.save_to_bytes().hex() == recorded["bytes_hex"]
+    vm = relax.VirtualMachine(ex, runtime.cpu())
+    for run in recorded["runs"]:
+        args = [decode(arg) for arg in run["args"]]
+        if "result" in run:
+            assert encode(vm[run["func"]](*args)) == run["result"]
+        else:
+            with pytest.raises(InternalError, match=r"[Ff]unction 'main' expects 1 arguments"):
+                vm[run["func"]](*args)
+
+
+def test_the_kinds_of_operands_reach_a_host_function():
+    builder = ExecBuilder()
+    left = relax.vm_build._vmcodegen(builder, from_source(KINDS), "compiled")
+    ex = with_golden(relax.vm_build._vmlink(builder, "numpy", relax.vm_build._filter_tir(left)))
+    vm = relax.VirtualMachine(ex, runtime.cpu())
+    assert vm["f"](np.array(True), None) == ("none", "tensor", "str", "dtype", "shape", "int")
+    assert vm["f"](np.array(False), 7) == 7
