@@ -26,6 +26,8 @@ from tests.random_modules import RandomModule
 
 PROGRAM = Path(__file__).with_name("compiler_programs.py")
 TARGET = Target("llvm")
+#: Modules in one process of the real TVM.
+BATCH = 100
 PIPELINES = {"plain": relax.get_pipeline("default"), "fused": get_default_pipeline(TARGET)}
 
 
@@ -152,8 +154,8 @@ if __name__ == "__main__":
     python, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     every = int(sys.argv[4]) if len(sys.argv) > 4 else 1
     counted: collections.Counter[str] = collections.Counter()
-    for start in range(first, first + count, 25):
-        seeds = range(start, min(start + 25, first + count))
+    for start in range(first, first + count, BATCH):
+        seeds = range(start, min(start + BATCH, first + count))
         for seed, source, result in verdicts(python, seeds, every):
             counted[result if result.startswith("agrees") else "differs"] += 1
             if not result.startswith("agrees"):
