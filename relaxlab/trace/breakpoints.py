@@ -23,6 +23,7 @@ from relaxlab.trace.timeline import Frame, Timeline
 
 __all__ = ["Breakpoint", "LogText", "Stop", "Watch"]
 
+_REGISTER: Final = re.compile(r"[%r](\d+)")
 _GAP: Final = re.compile(r"\{([^{}]*)\}")
 
 
@@ -53,8 +54,9 @@ class LogText:
             try:
                 value = self._gaps[match[1]](registers, names, **variables)
             except ExpressionError as error:
-                return f"({error})"
-            return getattr(value, "text", None) or str(value)
+                whole = _register_named(match[1].strip(), registers, names)
+                return f"({error})" if whole is None else whole.text
+            return str(value)
 
         return _GAP.sub(filled, self.text)
 
@@ -64,6 +66,13 @@ class Stop(NamedTuple):
 
     position: int
     reason: str
+
+
+def _register_named(text: str, registers: Sequence[Value], names: Sequence[str]) -> Value | None:
+    """Return what a register holds that is named alone: a tensor has no value, but a text."""
+    found = _REGISTER.fullmatch(text)
+    number = int(found[1]) if found else names.index(text) if text in names else len(registers)
+    return registers[number] if number < len(registers) else None
 
 
 @dataclass(slots=True)

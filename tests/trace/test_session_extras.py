@@ -47,6 +47,13 @@ def test_a_log_text_says_what_it_cannot_tell(fact):
     assert len(fact.breakpoints) == 1
 
 
+def test_a_log_point_can_write_a_whole_tensor(memory):
+    memory.log_at("x is {x}, %2 is {%2}, {x.max}", "main", 4)
+    assert memory.continue_().logs == [
+        (4, "x is float32[2] s0 [0.0, 0.0], %2 is float32[2] s1 [7.0, 7.0], 0.0")
+    ]
+
+
 def test_stepping_can_pass_by_builtins(countdown):
     plain = [countdown.position]
     countdown.skip_builtins = True

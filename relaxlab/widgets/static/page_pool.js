@@ -133,7 +133,10 @@ function render({ model, el }) {
   }, toolbar, help, scrubber, columns, live.node);
   tools.choose(buttons.find(({ name }) => name === "Step").button);
   el.append(root);
-  const shown = new ResizeObserver(() => later());
+  const shown = new ResizeObserver(() => {
+    for (const run of runs) run.cells = run.sizes = null;
+    later();
+  });
   shown.observe(root);
 
   function makeParts(run) {
@@ -359,6 +362,11 @@ function render({ model, el }) {
     clearTimeout(settling);
     hurry = hurrying;
     if (hurrying) settling = setTimeout(() => draw(), SETTLE_MS);
+    // what asks for sizes comes first: asking after a change would lay the page out once more
+    for (const run of runs) {
+      if (hurry) run.sight = rowsInSight(run);
+      run.cells = layout(run);
+    }
     for (const { button, key, why, name } of buttons) {
       const reason = why();
       set(button, "aria-disabled", String(Boolean(reason)));
@@ -452,8 +460,8 @@ function render({ model, el }) {
   }
 
   function layout(run) {
+    if (run.cells) return run.cells; // until the view has another size
     const width = Math.max(120, run.parts.grid.clientWidth - 4);
-    if (run.cells?.width === width) return run.cells;
     let [cellWidth, cellHeight] = LARGEST;
     const fits = () => {
       const columnCount = Math.max(1, Math.floor(width / cellWidth));
@@ -480,7 +488,7 @@ function render({ model, el }) {
 
   function drawGrid(run) {
     const { canvas } = run.parts;
-    const cells = run.cells = layout(run);
+    const { cells } = run;
     const ratio = globalThis.devicePixelRatio || 1;
     const width = cells.columns * cells.cellWidth;
     const height = cells.rows * cells.cellHeight;
@@ -657,8 +665,8 @@ function render({ model, el }) {
   function drawCurve(run) {
     const { curve } = run.parts;
     const ratio = globalThis.devicePixelRatio || 1;
-    const width = curve.clientWidth || 300;
-    const height = curve.clientHeight || 36;
+    run.sizes ??= [curve.clientWidth || 300, curve.clientHeight || 36];
+    const [width, height] = run.sizes;
     const ink = colours().fg;
     const last = onCalls ? run.calls.length : run.replay.end;
     const key = [width, height, ratio, ink].join();
@@ -705,7 +713,7 @@ function render({ model, el }) {
     const list = run.parts.sequences;
     const ids = [...state.sequences.keys()].sort((a, b) => a - b);
     const shownIds = ids.slice(0, SEQUENCES_SHOWN);
-    const [first, last] = hurry ? rowsInSight(run) : [0, shownIds.length];
+    const [first, last] = hurry ? run.sight : [0, shownIds.length];
     shownIds.forEach((id, index) => {
       const row = (run.rows[index] ??= makeSequenceRow());
       if (row.node.parentNode !== list) list.insertBefore(row.node, list.children[index] ?? null);

@@ -223,7 +223,6 @@ function render({ model, el }) {
     for (const button of tabs) {
       const chosen = button.id === `${id}-tab-${tab}`;
       set(button, "aria-selected", String(chosen));
-      set(button, "aria-pressed", String(chosen));
     }
     for (const body of bodies) body.hidden = body.id !== `${id}-${tab}`;
     const one = passes[position];

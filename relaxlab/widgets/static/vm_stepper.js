@@ -128,8 +128,9 @@ function render({ model, el }) {
   const source = element("div", { class: "rl-source", role: "group", "aria-label": "Source" });
   const phases = element("ol", { class: "rl-phases", "aria-label": "Inside the instruction" });
   const watched = element("dl", { class: "rl-watched", "aria-label": "Watched expressions" });
-  const log = element("ol", { class: "rl-scroll rl-logged", role: "region", tabindex: "0",
-    "aria-label": "Logged" });
+  const logLines = element("ol", {});
+  const log = element("div", { class: "rl-scroll rl-logged", role: "region", tabindex: "0",
+    "aria-label": "Logged" }, logLines);
   const remark = element("input", {
     type: "text", class: "rl-remark", "aria-label": "Note on this step", maxlength: "400",
     placeholder: "Note on this step, then Enter",
@@ -428,7 +429,7 @@ function render({ model, el }) {
     ]));
     const lines = logged(model.get("logs") ?? [], position);
     log.hidden = !lines.length;
-    log.replaceChildren(...lines.map(([step, line]) => element("li", {}, `step ${step}: ${line}`)));
+    logLines.replaceChildren(...lines.map(([step, line]) => element("li", {}, `step ${step}: ${line}`)));
     if (lines.length) log.scrollTop = log.scrollHeight;
   }
 
