@@ -29,6 +29,7 @@ from relaxlab.relax.transform.canonicalize_bindings import (
 from relaxlab.relax.transform.combine_parallel_matmul import CombineParallelMatmul
 from relaxlab.relax.transform.compute_prim_value import ComputePrimValue
 from relaxlab.relax.transform.convert_dataflow import ConvertToDataflow
+from relaxlab.relax.transform.dataflow_inplace import DataflowUseInplaceCalls
 from relaxlab.relax.transform.dead_code_elimination import DeadCodeElimination
 from relaxlab.relax.transform.decompose_ops import DecomposeOpsForInference, DecomposeOpsForTraining
 from relaxlab.relax.transform.eliminate_common_subexpr import EliminateCommonSubexpr
@@ -95,6 +96,7 @@ __all__ = [
     "ComputePrimValue",
     "ConvertToDataflow",
     "DataflowBlockPass",
+    "DataflowUseInplaceCalls",
     "DeadCodeElimination",
     "DecomposeOpsForInference",
     "DecomposeOpsForTraining",

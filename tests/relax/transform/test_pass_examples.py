@@ -66,6 +66,7 @@ PASSES = {
     ),
     "ConvertToDataflow": transform.ConvertToDataflow(),
     "ConvertToDataflow/min_size_1": transform.ConvertToDataflow(min_size=1),
+    "DataflowUseInplaceCalls": transform.DataflowUseInplaceCalls(),
     "DeadCodeElimination": transform.DeadCodeElimination(),
     "DecomposeOpsForInference": transform.DecomposeOpsForInference(),
     "DecomposeOpsForTraining": transform.DecomposeOpsForTraining(),
