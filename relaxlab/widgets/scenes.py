@@ -325,6 +325,6 @@ def _eviction() -> PagePool:
 
 @_about("Pressure: requests queue, one gives its pages back, and computes again later.")
 def _pressure() -> PagePool:
-    prompts = ["the capital of france", "the capital of spain", "a cat", "the capital of france is"]
+    prompts = ["a quick brown fox", "somewhere over it", "once upon a time", "the capital"]
     limits = Limits(running=3)
-    return PagePool(_served("pressure", prompts, capacity=48, limits=limits, max_tokens=8))
+    return PagePool(_served("pressure", prompts, capacity=48, limits=limits, max_tokens=12))

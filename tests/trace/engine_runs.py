@@ -9,7 +9,12 @@ from relaxlab.trace.pool_recorder import PoolRecorder
 
 __all__ = ["crowded"]
 
-PROMPTS = ["the capital of france", "the capital of spain", "a cat", "the capital of france is"]
+PROMPTS = [
+    "the capital of france",
+    "once upon a time",
+    "a quick brown fox",
+    "the capital of france is",
+]
 
 
 @cache
@@ -17,7 +22,7 @@ def _model():
     return open_model("tiny")
 
 
-def crowded(capacity=64, policy="lru", prompts=PROMPTS, max_tokens=6):
+def crowded(capacity=64, policy="lru", prompts=PROMPTS, max_tokens=12):
     """Return engine and recorder after requests whose prompts begin alike."""
     model = _model()
     llama = PagedLlama(model, page_size=8, capacity=capacity)
