@@ -122,7 +122,8 @@ def test_the_engine_is_recorded_with_its_cache():
     evicted = [explain_pool_event(e) for e in recorder.events if isinstance(e, Evicted)]
     assert all("is evicted: lru: " in words for words in evicted)
     # what a round appends is named: the prompts can be read in the pages
-    texts = ["".join(sum(timeline.names(at).values(), [])) for at in range(0, end, 25)]
+    moments = [timeline.names(at) for at in range(0, end, 25)]
+    texts = ["".join(name for names in moment.values() for name in names) for moment in moments]
     assert any("the capital of france" in text for text in texts)
     assert PoolTimeline.of(story()).engine(0) is None
 
