@@ -30,7 +30,9 @@ def test_modules_that_differ_in_names_only_are_equal():
 def test_a_difference_is_shown_with_its_line():
     one, other = program(), program(op="tanh")
     assert not structural_equal(one, other)
-    with pytest.raises(ValueError, match=r"line 10 of the texts differs:\n  lhs: .*R\.exp.*\n.*tanh"):
+    with pytest.raises(
+        ValueError, match=r"line 10 of the texts differs:\n  lhs: .*R\.exp.*\n.*tanh"
+    ):
         assert_structural_equal(one, other)
 
 
