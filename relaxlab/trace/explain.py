@@ -183,10 +183,8 @@ def explain_events(events: Iterable[Event]) -> str:
             case RunFinished(_, _, function, result):
                 said = f"{function} returned {short(result.text)} to the host."
             case RegisterEdited(_, _, function, register, changes):
-                value = changes[-1].value.text
-                said = (
-                    f"{said} EDITED: %{register} of {function} was set to {short(value)}.".strip()
-                )
+                given = short(changes[-1].value.text)
+                said = f"{said} EDITED: %{register} of {function} was set to {given}.".strip()
             case RunFailed(_, _, _, error_type, message):
                 said = f"{error_type}: {short(message, 120)}"
             case _:

@@ -16,8 +16,18 @@ Examples
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from relaxlab.runtime.vm.bytecode import Arg, ArgKind, Call, Goto, If, Instruction, Ret, VMFuncKind
-from relaxlab.runtime.vm.disassemble import arg_text, function_name, instruction_text, register_name
+from relaxlab.runtime.vm.bytecode import (
+    Arg,
+    ArgKind,
+    Call,
+    Goto,
+    If,
+    Instruction,
+    Ret,
+    VMFuncKind,
+    register_name,
+)
+from relaxlab.runtime.vm.disassemble import arg_text, function_name, instruction_text
 from relaxlab.runtime.vm.executable import VMExecutable
 from relaxlab.runtime.vm.observer import (
     CallFinished,

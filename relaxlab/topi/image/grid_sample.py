@@ -132,7 +132,7 @@ def grid_sample(
         whole = [prim_ops.cast("int64", prim_ops.floor(place)) for place in places]
 
         def pixel(axis: int, offset: int) -> Expr:
-            where = whole[axis] + offset
+            where: Expr = whole[axis] + offset
             if method != "bicubic" or padding_mode == "zeros":
                 # a neighbour beyond the edge has no weight
                 return where
