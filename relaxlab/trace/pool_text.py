@@ -26,7 +26,7 @@ from relaxlab.runtime.kv.block import NO_PAGE
 from relaxlab.runtime.kv.snapshot import BlockState, CacheState, SequenceState
 from relaxlab.serve.events import EngineState, EntryState, NodeState
 from relaxlab.trace.pool_events import explain_pool_event
-from relaxlab.trace.pool_timeline import PoolTimeline, page_of
+from relaxlab.trace.pool_timeline import PoolTimeline, page_of, slot_of
 
 __all__ = [
     "counters",
@@ -68,10 +68,9 @@ def counters(state: CacheState) -> str:
     """Return pages, rows, sequences and what sharing saves, in one sentence."""
     used = state.num_pages - state.available
     filled = sum(
-        len(page_of(block, page, state.page_size))
+        slot_of(block, token, state.page_size)[0] != NO_PAGE
         for block in state.blocks
-        for page in block.pages
-        if page != NO_PAGE
+        for token in range(block.length)
     )
     tokens = sum(sequence.length for sequence in state.sequences)
     count = len(state.sequences)

@@ -47,6 +47,7 @@ from relaxlab.trace.pool_recorder import PoolRecorder
 __all__ = ["PoolTimeline", "page_of", "slot_of"]
 
 _KEPT_EVERY: Final = 1024
+_KEPT: Final = 256
 _UNNAMED: Final = -1
 
 
@@ -85,14 +86,16 @@ class PoolTimeline:
         self.num_pages = num_pages
         self.page_size = page_size
         self.calls = [at for at, one in enumerate(self.events) if isinstance(one, Called)]
+        # a state of a large pool is large: only so many are kept
+        self._gap = max(_KEPT_EVERY, -(-len(self.events) // _KEPT))
         self._kept: list[CacheState] = []
         fold = StateFold(CacheState(num_pages, page_size))
         for at, event in enumerate(self.events):
-            if at % _KEPT_EVERY == 0:
+            if at % self._gap == 0:
                 self._kept.append(fold.state())
             if is_cache_event(event):
                 fold.apply(event)
-        if not self._kept or len(self.events) % _KEPT_EVERY == 0:
+        if not self._kept or len(self.events) % self._gap == 0:
             self._kept.append(fold.state())
 
     @classmethod
@@ -113,9 +116,9 @@ class PoolTimeline:
     def state(self, position: int) -> CacheState:
         """Return the state at a position; one outside the recording is an ``IndexError``."""
         self._require(position)
-        kept = position // _KEPT_EVERY
+        kept = position // self._gap
         fold = StateFold(self._kept[kept])
-        for event in self.events[kept * _KEPT_EVERY : position]:
+        for event in self.events[kept * self._gap : position]:
             if is_cache_event(event):
                 fold.apply(event)
         return fold.state()

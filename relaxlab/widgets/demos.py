@@ -88,7 +88,9 @@ def demo(name: str) -> View:
 
 def network() -> IRModule:
     """Return the network of two layers as a module."""
-    return from_source(NETWORK)
+    module = from_source(NETWORK)
+    assert isinstance(module, IRModule)
+    return module
 
 
 def compiled() -> VMExecutable:

@@ -177,6 +177,8 @@ function render({ model, el }) {
       log: element("ol", { class: "rl-log" }),
     };
     run.parts = parts;
+    const digits = String(Math.max(1, run.num_pages - 1)).length;
+    parts.sequences.style.setProperty("--rl-digits", String(digits));
     const title = (text) => element("div", { class: "rl-title" }, text);
     return element("div", { class: "rl-run", role: "group", "aria-label": run.name },
       onCalls ? element("h2", { class: "rl-run-name" }, run.name) : "",
