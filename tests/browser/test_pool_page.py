@@ -79,6 +79,21 @@ def test_every_step_shows_what_the_twin_says(open_page, seed):
         assert shown(page) == expected(timeline, position)
 
 
+def test_a_number_that_is_being_typed_is_not_written_over(open_page):
+    view = PagePool(story())
+    page = open_page(view)
+    field = page.get_by_label("Go to event")
+    field.fill("3")
+    page.set_viewport_size({"width": 900, "height": 700})  # draws again
+    page.wait_for_timeout(200)
+    assert field.input_value() == "3"
+    field.press("Enter")
+    assert page.locator(".rl-slider").input_value() == "3"
+    field.fill("99999")
+    field.press("Enter")
+    assert field.input_value() == str(len(view.timelines[0]))
+
+
 def test_a_page_can_be_chosen_by_mouse_and_by_keys(open_page):
     view = PagePool(story())
     timeline = view.timelines[0]

@@ -117,7 +117,10 @@ function render({ model, el }) {
   });
   const jump = element("input", {
     type: "number", class: "rl-number", "aria-label": `Go to ${unit}`, title: `Go to ${unit}`,
-    min: "0", max: String(end), onchange: () => { pause(); goto(Number(jump.value)); },
+    min: "0", max: String(end),
+    oninput: () => { typed = true; pause(); },
+    onchange: () => { typed = false; pause(); goto(Number(jump.value)); },
+    onblur: () => { typed = false; },
   });
   const rate = element("input", {
     type: "number", min: "1", max: "10000", value: "4", class: "rl-number",
@@ -352,6 +355,7 @@ function render({ model, el }) {
   // ---- drawing
 
   let settling = null;
+  let typed = false;
 
   function later(hurrying = false) {
     drawing ??= requestAnimationFrame(() => draw(hurrying));
@@ -375,7 +379,8 @@ function render({ model, el }) {
       set(button, "title", reason ? `${name}: ${reason}` : `${name} (${key})`);
     }
     for (const input of [slider, jump]) {
-      if (input.value !== String(position)) input.value = String(position);
+      const half = input === jump && typed; // a number that is being typed stays
+      if (!half && input.value !== String(position)) input.value = String(position);
     }
     set(slider, "aria-valuetext", `${unit} ${position} of ${end}`);
     for (const run of runs) drawRun(run);

@@ -110,6 +110,7 @@ function render({ model, el }) {
   });
   const jump = element("input", {
     type: "number", class: "rl-number", "aria-label": "Go to step", title: "Go to step",
+    oninput: () => pause(), // or the next picture would write over what is being typed
     onchange: () => { pause(); cursor.goto(Math.round(Number(jump.value))); changed(); },
   });
   const total = element("span", {});
