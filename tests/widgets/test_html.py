@@ -40,6 +40,10 @@ def test_the_page_holds_everything_and_allows_nothing_else(stepper, tmp_path):
         "position": 2,
         "visits": stepper.visits,
         "breakpoints": [],
+        **{name: [] for name in ("displays", "logs", "notes", "edited", "pictures")},
+        "sources": {},
+        "inside": False,
+        "skip_builtins": False,
         "halts": [],
     }
     assert html.unescape(part(page, r'<pre id="twin">(.*?)</pre>')) == str(stepper)
