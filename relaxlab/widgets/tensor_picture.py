@@ -59,16 +59,22 @@ class TensorPicture:
         self._all: NDArray[Any] = array.reshape(-1, columns) if array.size else array.reshape(0, 0)
         self._shown = self._all[:_ROWS, :_COLUMNS]
         numbers = self._all.astype(np.float64) if array.dtype.kind != "c" else self._all.real
-        finite = numbers[np.isfinite(numbers)]
-        self.low = float(finite.min()) if finite.size else float("nan")
-        self.high = float(finite.max()) if finite.size else float("nan")
+        finite = np.flatnonzero(np.isfinite(numbers))
+        self.low = self.high = float("nan")
+        self._ends: tuple[str, str] | None = None
+        if finite.size:
+            flat = numbers.reshape(-1)[finite]
+            least, most = finite[flat.argmin()], finite[flat.argmax()]
+            self.low, self.high = float(flat.min()), float(flat.max())
+            elements = self._all.reshape(-1)
+            self._ends = (_text(elements[least], self.dtype), _text(elements[most], self.dtype))
 
     @property
     def heading(self) -> str:
         """What is shown, in words."""
         words = [f"{self.dtype}[{', '.join(map(str, self.shape))}]"]
-        if np.isfinite(self.low):
-            words.append(f"from {self.low!r} to {self.high!r}")
+        if self._ends is not None:
+            words.append(f"from {self._ends[0]} to {self._ends[1]}")
         rows, columns = self._all.shape
         if rows > _ROWS or columns > _COLUMNS:
             shown = self._shown.shape

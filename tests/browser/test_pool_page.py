@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from relaxlab.cli.bench.views import _SCRUB as SCRUB
+from relaxlab.cli.bench.views import recording
 from relaxlab.trace.pool_text import (
     counters,
     entry_words,
@@ -12,7 +14,7 @@ from relaxlab.trace.pool_text import (
     sequence_words,
     users_of,
 )
-from relaxlab.widgets import PagePool
+from relaxlab.widgets import PagePool, demos
 from tests.trace.engine_runs import crowded
 from tests.trace.pool_runs import random_run, story
 
@@ -189,3 +191,30 @@ def test_requests_and_the_prefix_cache_are_shown(open_page):
 def test_a_pool_without_an_engine_has_no_panes_for_it(open_page):
     page = open_page(PagePool(story()))
     assert page.locator(".rl-serving").is_hidden()
+
+
+def test_two_users_scrub_smoothly_and_the_page_says_who_gave_up_what(open_page):
+    view = demos.two_users("tiny")
+    timeline = view.timelines[0]
+    page = open_page(view)
+    times = sorted(page.evaluate(SCRUB, 60))
+    assert times[len(times) // 2] < 40  # 17 ms at 60 Hz; the rest is for a loaded machine
+    at = next(at for at, one in enumerate(timeline.events) if type(one).__name__ == "Evicted")
+    goto(page, at + 1)
+    done = page.locator(".rl-said").inner_text()
+    assert "is evicted: lru: not used for" in done
+    assert shown(page) == expected(timeline, at + 1)
+
+
+def test_rows_out_of_sight_are_written_once_the_slider_rests(open_page):
+    view = PagePool(recording(pages=400, events=3_000, sequences=40))
+    timeline = view.timelines[0]
+    page = open_page(view)
+    end = len(timeline)
+    page.evaluate(
+        """(at) => { const slider = document.querySelector(".rl-slider");
+          slider.value = String(at); slider.dispatchEvent(new Event("input")); }""",
+        end // 2,
+    )
+    page.wait_for_timeout(500)
+    assert shown(page) == expected(timeline, end // 2)
