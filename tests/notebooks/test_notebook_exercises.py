@@ -25,8 +25,9 @@ def exercise_cells(notebook):
     ]
 
 
-def run(notebook):
-    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+def run(notebook, folder):
+    where = {"metadata": {"path": str(folder)}}  # a chapter may read a file beside it
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources=where).execute()
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -42,7 +43,7 @@ def test_the_exercises_fail_until_they_are_solved(path):
     assert name.startswith(path.name[:2])
     started = time.monotonic()
     with pytest.raises(nbclient.exceptions.CellExecutionError) as caught:
-        run(notebook)
+        run(notebook, path.parent)
     assert time.monotonic() - started < 5 * LONGEST_RUN  # CI shares its cores
     assert f"{name} is not solved yet" in str(caught.value) or cell.source in str(caught.value)
 
