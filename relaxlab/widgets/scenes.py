@@ -281,6 +281,7 @@ def _served(
     *,
     capacity: int,
     policy: str = "lru",
+    prefix: str = "radix",
     limits: Limits | None = None,
     max_tokens: int = 6,
 ) -> PoolRecorder:
@@ -295,6 +296,7 @@ def _served(
         tokenizer=model.tokenizer,
         limits=limits or Limits(),
         policy=policy,
+        prefix=prefix,
         observer=recorder.note,
     )
     for prompt in prompts:
@@ -309,6 +311,17 @@ def _served(
 def _prefix_hit() -> PagePool:
     prompts = ["the capital of france is", "the capital of france is", "the capital of spain"]
     return PagePool(_served("a prefix is found again", prompts, capacity=128))
+
+
+@_about("A radix tree beside hashes of full blocks, as vLLM has them, on the same requests.")
+def _prefix_trees() -> PagePool:
+    prompts = ["the capital of france is", "the capital of spain", "the capital of france was"]
+    return PagePool(
+        *(
+            _served(f"prefixes by {prefix}", prompts, capacity=128, prefix=prefix, max_tokens=2)
+            for prefix in ("radix", "hash")
+        )
+    )
 
 
 @_about("Eviction: least recently used beside least frequently used, on the same requests.")

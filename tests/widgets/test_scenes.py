@@ -71,6 +71,14 @@ def test_the_policies_decide_differently():
     assert hits[0] < hits[1]
 
 
+def test_radix_tree_and_block_hashes_find_the_same_prefixes():
+    view = scenes.scene("prefix_trees")
+    hits = [[event.tokens for event in events(view, PrefixHit, run)] for run in (0, 1)]
+    assert hits[0] == hits[1]
+    assert all(hits[0])
+    assert len(hits[0]) == 2
+
+
 def test_pressure_preempts_and_a_prefix_is_found():
     assert events(scenes.scene("pressure"), Preempted)
     assert events(scenes.scene("prefix_hit"), PrefixHit)
