@@ -14,6 +14,7 @@ RoundStarted      set the round; nothing is written yet
 StateRead         nothing
 StateWritten      these sequences have the next value of one state
 StateCarried      the same, and the next value is the current one
+OldestLost        set how far a sequence can go back
 Advanced          set a sequence's counters; its next values are the current ones now
 RoundFinished     no round
 RolledBack        set a sequence's counters; what it wrote in this round no longer counts
@@ -37,6 +38,7 @@ __all__ = [
     "Advanced",
     "LeftRound",
     "Misused",
+    "OldestLost",
     "RNNEvent",
     "RNNObserver",
     "RNNRound",
@@ -194,6 +196,14 @@ class StateCarried:
 
 
 @dataclass(frozen=True, slots=True)
+class OldestLost:
+    """The ring of a sequence was full, so its next values took the place of its oldest ones."""
+
+    seq_id: int
+    available: int
+
+
+@dataclass(frozen=True, slots=True)
 class Advanced:
     """The ring of a sequence moved on."""
 
@@ -242,6 +252,7 @@ RNNEvent = (
     | StateRead
     | StateWritten
     | StateCarried
+    | OldestLost
     | Advanced
     | RoundFinished
     | RolledBack
@@ -289,6 +300,10 @@ def _after(state: RNNSnapshot, event: RNNEvent) -> RNNSnapshot:
             return replace(state, round=started)
         case StateWritten() | StateCarried():
             return _with_written(state, event)
+        case OldestLost():
+            shorter = replace(state.sequences[event.seq_id], available=event.available)
+            sequences = MappingProxyType({**state.sequences, event.seq_id: shorter})
+            return replace(state, sequences=sequences)
         case Advanced() | RolledBack():
             return _with_counters(state, event)
         case RoundFinished():

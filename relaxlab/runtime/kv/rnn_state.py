@@ -49,6 +49,7 @@ from relaxlab.runtime.kv.rnn_events import (
     Advanced,
     LeftRound,
     Misused,
+    OldestLost,
     RNNEvent,
     RNNObserver,
     RNNRound,
@@ -222,8 +223,9 @@ class RNNState(KVState):
         Raises
         ------
         InternalError
-            If the ring does not go back so far: at most ``max_history - 1`` rounds, and none
-            before the last round of more than one token.
+            If the ring does not go back so far: at most ``max_history - 1`` rounds (one less
+            while the next values are written), and none before the last round of more than one
+            token.
         """
         sequence = self._require(seq_id)
         if count < 0:
@@ -234,7 +236,8 @@ class RNNState(KVState):
             raise InternalError(
                 f"RNN state: cannot take {count} rounds of sequence {seq_id} back: "
                 f"{sequence.available} are in its history (which holds {self.max_history - 1} at "
-                "most, and none from before a round of several tokens)"
+                "most, one less while a round writes, and none from before a round of several "
+                "tokens)"
             )
         back = replace(
             sequence,
@@ -332,13 +335,19 @@ class RNNState(KVState):
         self._tell(StateRead(layer, state, self._batch[0]))
 
     def set(self, layer: int, state: int, data: Any) -> None:
-        """Write the next value of each batch sequence from ``data`` ``[batch, *shape]``."""
+        """Write the next value of each batch sequence from ``data`` ``[batch, *shape]``.
+
+        In a full ring the next value takes the place of the oldest, so from here on a sequence
+        goes one round less far back. (TVM forgets it only in ``end_forward``, so that going back
+        before it finds the new value in the place of the old.)
+        """
         storage = self._ready(layer, state, "set")
         values = self._checked(data, state, "set: data")
         self._set_kernels[state](storage, self._slots, self._history_slots, values)
         for seq_id in self._batch[0]:
             self._written.setdefault(seq_id, set()).add((layer, state))
         self._tell(StateWritten(layer, state, self._batch[0]))
+        self._forget_the_oldest()
 
     def debug_get(self, layer: int, state: int, seq_id: int) -> Tensor:
         """Return a copy of a sequence's current value ``[*shape]``."""
@@ -446,6 +455,17 @@ class RNNState(KVState):
                     self._written[seq_id].add((layer, state))
                 if kept:
                     self._tell(StateCarried(layer, state, tuple(kept)))
+
+    def _forget_the_oldest(self) -> None:
+        """Shorten the history of every batch sequence whose ring was full when it was written."""
+        if self.max_history == 1 or is_exact():
+            return
+        for seq_id in self._batch[0]:
+            sequence = self._sequences[seq_id]
+            if sequence.available == self.max_history - 1:
+                shorter = replace(sequence, available=sequence.available - 1)
+                self._sequences[seq_id] = shorter
+                self._tell(OldestLost(seq_id, shorter.available))
 
     def _advance(self, seq_id: int, length: int, sequence: RNNSequence) -> None:
         available = 0 if length > 1 else min(sequence.available + 1, self.max_history - 1)

@@ -130,6 +130,8 @@ class Machine(RuleBasedStateMachine):
         if self.attempt(self.writable, self.state.set, 0, which, data):
             for seq_id, value in zip(self.batch, values, strict=True):
                 self.round[seq_id][1][which] = value
+                # the ring has no place for the next value beside all the old ones
+                del self.past[seq_id][: -(HISTORY - 1)]
 
     @precondition(lambda self: self.round is not None)
     @rule(which=st.integers(0, STATES - 1))

@@ -192,6 +192,44 @@ def test_in_tvm_a_second_begin_reads_the_slots_of_the_first():
     assert out.tolist() == [[0.0]]
 
 
+def full_ring_with_an_open_round():
+    """Return a state whose sequence 0 was 0, 1, 2 and is being given a fourth value."""
+    state = fresh(history=3)
+    state.add_sequence(0)
+    for value in (1, 2):
+        step(state, [0], value)
+    state.begin_forward([0], [1])
+    state.set(0, 0, np.array([[3.0]], "float32"))
+    return state
+
+
+def test_a_write_into_a_full_ring_forgets_the_oldest_at_once():
+    state = full_ring_with_an_open_round()
+    for refused in (lambda: state.popn(0, 2), lambda: state.fork_sequence(0, 1, 0)):
+        before = state.snapshot()
+        with pytest.raises(InternalError, match=r"history"):
+            refused()
+        assert state.snapshot() == before
+    state.popn(0, 1)
+    assert current(state, 0) == [1.0]
+    state.end_forward()
+    assert state.sequence(0).available == 1
+
+
+def test_a_round_that_ends_can_still_be_taken_back_as_far_as_the_ring_goes():
+    state = full_ring_with_an_open_round()
+    state.end_forward()
+    state.popn(0, 2)
+    assert current(state, 0) == [1.0]
+
+
+def test_in_tvm_going_back_in_a_round_finds_the_new_value_in_the_place_of_the_oldest():
+    with exact():
+        state = full_ring_with_an_open_round()
+        state.popn(0, 2)
+        assert current(state, 0) == [3.0]
+
+
 def test_one_sequence_twice_in_a_batch_warns_and_its_last_row_counts():
     state = fresh()
     state.add_sequence(0)
