@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterator
 
 from relaxlab.cli import Mistake
-from relaxlab.models.generation import CompiledLlama, generate, greedy, sampler
+from relaxlab.models.generation import CompiledLlama, generate
 from relaxlab.models.language_model import LanguageModel, open_model
 from relaxlab.models.paged_llama import PagedLlama
 from relaxlab.serve.engine import Engine
-from relaxlab.serve.sampler import Sampling
+from relaxlab.serve.sampler import Sampling, chooser
 
 __all__ = ["EXAMPLE", "configure", "run"]
 
@@ -57,7 +57,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--paged", action="store_true", help="keep keys and values in a paged cache"
     )
     parser.add_argument(
-        "--page-size", type=int, default=16, metavar="P", help="tokens in a page (default 16)"
+        "--page-size",
+        type=int,
+        metavar="P",
+        help="tokens in a page (default 16); turns --paged on",
     )
     parser.add_argument(
         "--print-ids", action="store_true", help="end with one line `ids: 7042 30 ...`"
@@ -68,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the continuation as it is made."""
     if args.n < 0:
         raise Mistake(f"-n must not be negative, got {args.n}")
-    if args.page_size < 1:
+    if args.page_size is not None and args.page_size < 1:
         raise Mistake(f"--page-size: expected at least 1, got {args.page_size}")
     if args.temperature < 0 or not 0 < args.top_p <= 1:
         raise Mistake(
@@ -80,22 +83,30 @@ def run(args: argparse.Namespace) -> int:
     if not tokens:
         raise Mistake("the prompt is empty: there is nothing to continue")
     ids: list[int] = []
-    for tokens_made, text in (_paged if args.paged else _dense)(model, tokens, args):
+    sampling = Sampling(0.0 if args.greedy else args.temperature, top_p=args.top_p, seed=args.seed)
+    is_paged = args.paged or args.page_size is not None
+    for tokens_made, text in (_paged if is_paged else _dense)(model, tokens, sampling, args):
         ids += tokens_made
         sys.stdout.write(text)
         sys.stdout.flush()
     print()
+    if len(ids) < args.n and not (args.stop and ids and ids[-1] in model.tokenizer.ends):
+        print(
+            f"relaxlab: stopped after {len(ids)} of {args.n} tokens: "
+            f"the model's context of {model.config.context} is full",
+            file=sys.stderr,
+        )
     if args.print_ids:
         print("ids:", *ids)
     return 0
 
 
 def _dense(
-    model: LanguageModel, tokens: list[int], args: argparse.Namespace
+    model: LanguageModel, tokens: list[int], sampling: Sampling, args: argparse.Namespace
 ) -> Iterator[tuple[list[int], str]]:
     """Yield tokens and text made with a cache that is one tensor per layer."""
     llama = CompiledLlama(model)
-    choose = greedy if args.greedy else sampler(args.temperature, args.top_p, args.seed)
+    choose = chooser(sampling, tokens)
     text = model.tokenizer.stream(special=False)
     stop = model.tokenizer.ends if args.stop else ()
     for token in generate(llama, tokens, args.n, choose, stop=stop):
@@ -104,20 +115,18 @@ def _dense(
 
 
 def _paged(
-    model: LanguageModel, tokens: list[int], args: argparse.Namespace
+    model: LanguageModel, tokens: list[int], sampling: Sampling, args: argparse.Namespace
 ) -> Iterator[tuple[list[int], str]]:
     """Yield tokens and text made with a paged cache that has room for just this."""
     if not args.n:
         return
     capacity = min(len(tokens) + args.n, model.config.context)
-    llama = PagedLlama(model, page_size=args.page_size, capacity=capacity)
+    llama = PagedLlama(model, page_size=args.page_size or 16, capacity=capacity)
     engine = Engine(llama, tokenizer=model.tokenizer, prefix=None)
     engine.submit(
         tokens,
         max_tokens=args.n,
-        sampling=Sampling(
-            0.0 if args.greedy else args.temperature, top_p=args.top_p, seed=args.seed
-        ),
+        sampling=sampling,
         stop_tokens=sorted(model.tokenizer.ends) if args.stop else (),
     )
     for output in engine.stream():

@@ -22,7 +22,7 @@ from relaxlab.ir import Target
 from relaxlab.models.language_model import LanguageModel
 from relaxlab.models.llama import decoder, rope_tables
 
-__all__ = ["Chooser", "CompiledLlama", "generate", "greedy", "sampler"]
+__all__ = ["Chooser", "CompiledLlama", "generate", "greedy"]
 
 #: Picks the next token from the logits ``(vocab,)``.
 Chooser = Callable[[NDArray[np.float32]], int]
@@ -114,17 +114,6 @@ class CompiledLlama:
 def greedy(logits: NDArray[np.float32]) -> int:
     """Pick the most likely token."""
     return int(np.argmax(logits))
-
-
-def sampler(temperature: float = 0.8, top_p: float = 0.95, seed: int = 0) -> Chooser:
-    """Return a chooser that draws from the most likely tokens, the same for the same seed."""
-    draw = runtime.get_global_func("vm.builtin.sample_top_p_from_logits")
-    random = np.random.default_rng(seed)
-
-    def choose(logits: NDArray[np.float32]) -> int:
-        return int(draw(runtime.tensor(logits), temperature, top_p, float(random.random())))
-
-    return choose
 
 
 def generate(

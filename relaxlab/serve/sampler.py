@@ -17,13 +17,13 @@ Examples
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Sampling", "choose", "probabilities", "uniform"]
+__all__ = ["Sampling", "choose", "chooser", "probabilities", "uniform"]
 
 _MASK = (1 << 64) - 1
 
@@ -133,6 +133,25 @@ def choose(
     sums = np.cumsum(shares)
     chosen = int(np.searchsorted(sums, uniform(sampling.seed, index) * sums[-1], side="right"))
     return min(chosen, int(np.flatnonzero(shares)[-1]))
+
+
+def chooser(sampling: Sampling, prompt: Sequence[int]) -> Callable[[NDArray[np.float32]], int]:
+    """Return a function that chooses one token after the other, for a model without an engine.
+
+    Parameters
+    ----------
+    sampling
+        The rules; under the same seed an engine chooses the same tokens.
+    prompt
+        Tokens before the first, for the penalties.
+    """
+    output: list[int] = []
+
+    def next_token(logits: NDArray[np.float32]) -> int:
+        output.append(choose(logits, sampling, prompt, output, len(output)))
+        return output[-1]
+
+    return next_token
 
 
 def probabilities(

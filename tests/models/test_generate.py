@@ -67,3 +67,22 @@ def test_a_mistake_is_one_line(arguments, words, capsys):
     assert words in err
     assert err.count("\n") == 1
     assert "Traceback" not in err
+
+
+def test_a_seed_gives_the_same_text_with_and_without_pages(capsys):
+    said = []
+    for words in ([], ["--paged"], ["--page-size", "4"]):
+        assert main(["generate", "hello", "-n", "12", "--seed", "3", "--print-ids", *words]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] == said[2]
+
+
+@pytest.mark.parametrize("words", [[], ["--paged"]])
+def test_a_full_context_is_told(words, capsys):
+    assert main(["generate", "hello", "-n", "100000", "--greedy", *words]) == 0
+    error = capsys.readouterr().err
+    assert error.startswith("relaxlab: stopped after ")
+    assert "context of" in error
+    assert error.count("\n") == 1
+    assert main(["generate", "hello", "-n", "3", "--greedy", *words]) == 0
+    assert capsys.readouterr().err == ""

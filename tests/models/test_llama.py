@@ -8,11 +8,12 @@ import pytest
 from relaxlab import relax
 from relaxlab.models import tiny
 from relaxlab.models.config import LlamaConfig
-from relaxlab.models.generation import CompiledLlama, generate, sampler
+from relaxlab.models.generation import CompiledLlama, generate
 from relaxlab.models.language_model import LanguageModel, open_model
 from relaxlab.models.llama import decoder, parameter_names
 from relaxlab.models.reference import ReferenceLlama, greedy
 from relaxlab.models.tokenizer import ByteTokenizer
+from relaxlab.serve.sampler import Sampling, chooser
 
 
 def _model(**changes) -> LanguageModel:
@@ -64,7 +65,8 @@ def test_greedy_text_of_the_tiny_model_is_the_references(llama):
 
 def test_a_seed_decides_what_is_sampled(llama):
     prompt = llama.model.tokenizer.encode("once")
-    draws = [list(generate(llama, prompt, 16, sampler(1.0, 0.9, seed))) for seed in (1, 1, 2)]
+    rules = [Sampling(1.0, top_p=0.9, seed=seed) for seed in (1, 1, 2)]
+    draws = [list(generate(llama, prompt, 16, chooser(one, prompt))) for one in rules]
     assert draws[0] == draws[1] != draws[2]
 
 
