@@ -25,7 +25,7 @@ from relaxlab.registry import Registry
 from relaxlab.runtime.staged_files import write_whole
 from relaxlab.runtime.vm.bytecode import Instruction, VMFuncInfo, VMFuncKind, decode
 from relaxlab.runtime.vm.disassemble import as_python, as_text, stats
-from relaxlab.runtime.vm.library_file import read_library
+from relaxlab.runtime.vm.library_file import NAMELESS, read_library
 from relaxlab.runtime.vm.saved_library import write_saved_library
 from relaxlab.runtime.vm.serialize import write_executable
 from relaxlab.runtime.vm.source_map import SourceMap
@@ -214,7 +214,7 @@ class VMExecutable:
         data: bytes | bytearray | memoryview,
         verify: bool = True,
         *,
-        origin: str = "the data",
+        origin: str = NAMELESS,
     ) -> "VMExecutable":
         """Read an executable from bytes; their content says what they are.
 

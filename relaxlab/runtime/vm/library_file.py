@@ -46,7 +46,10 @@ from relaxlab.runtime.vm.source_map import SourceMap
 if TYPE_CHECKING:
     from relaxlab.runtime.vm.executable import KernelLibrary
 
-__all__ = ["Contents", "read_library"]
+__all__ = ["Contents", "NAMELESS", "read_library"]
+
+NAMELESS: Final = "the data"
+"""What bytes are called in messages when nobody says where they came from."""
 
 _ROOT: Final = "relax.VMExecutable"
 _OLD_ROOTS: Final = ("relax.Executable", "relax.vm.Executable")
@@ -103,6 +106,15 @@ def read_library(data: bytes | bytearray | memoryview, origin: str) -> Contents:
     TypeError
         If ``data`` is not bytes.
     """
+    try:
+        return _read(data, origin)
+    except InternalError as error:
+        if origin in (NAMELESS, "") or origin in str(error):
+            raise
+        raise InternalError(f"{origin}: {error}") from error
+
+
+def _read(data: bytes | bytearray | memoryview, origin: str) -> Contents:
     view = as_view(data, "an executable")
     if object_format(view) is not None:
         return _from_object(view, origin)
