@@ -23,6 +23,7 @@ from relaxlab.runtime import cpu
 from relaxlab.runtime.container import Array
 from relaxlab.runtime.tensor import tensor
 from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.runtime.vm.bytecode import VMFuncKind
 
 __all__ = ["configure_program", "open_call", "parse_argument"]
 
@@ -69,6 +70,10 @@ def open_call(args: argparse.Namespace) -> tuple[VirtualMachine, list[Any]]:
         import_module(module)
     if args.limit < 1:
         raise Mistake("--limit must be at least 1")
+    names = [info.name for info in executable.func_table if info.kind == VMFuncKind.VM_FUNC]
+    if args.function not in names:
+        known = ", ".join(names) or "none"
+        raise Mistake(f"no function {args.function!r} in {args.file}; it has: {known}")
     return VirtualMachine(executable, cpu()), values
 
 

@@ -89,16 +89,19 @@ def test_a_program_that_fails_is_shown_up_to_its_failure(program, tmp_path, caps
         (["{program}", "main", "[1, 2]"], 1, "float32"),
         (["{program}", "main", "[[1.0]]"], 1, "main"),
         (["{program}", "main"], 1, "expects 1"),
-        (["{program}", "nope", "[1.0]"], 1, "nope"),
+        (["{program}", "nope", "[1.0]"], 2, "it has: main, pick"),
         (["{program}", "main", "[1.0"], 2, "argument 1"),
         (["{program}", "main", "no.npy"], 2, "no.npy"),
         (["missing.bin", "main", "[1.0]"], 1, "missing.bin"),
+        (["{text}", "main", "[1.0]"], 1, "text.bin: executable, section"),
         (["{program}", "main", "[1.0]", "--limit", "0"], 2, "--limit"),
     ],
 )
 def test_a_refusal_is_one_line_and_leaves_no_file(program, tmp_path, capsys, words, code, said):
     out = tmp_path / "run.html"
-    words = [word.format(program=program) for word in words]
+    text = tmp_path / "text.bin"
+    text.write_text("no program")
+    words = [word.format(program=program, text=text) for word in words]
     before = sorted(tmp_path.iterdir())
     assert main(["trace", *words, "-o", str(out)]) == code
     error = capsys.readouterr().err
