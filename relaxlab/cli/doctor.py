@@ -92,7 +92,7 @@ def examine() -> list[Part]:
     looks: list[tuple[str, str, str, Callable[[], str]]] = [
         ("llvm", "fast CPU kernels", f"{_PIP} llvmlite", _llvm),
         ("cupy", "kernels and caches on an NVIDIA GPU", f"{_PIP} 'relaxlab[cuda]'", _cupy),
-        ("mpi", "several engines", f"{_PIP} 'relaxlab[mpi]' mpich", _mpi),
+        ("mpi", "several engines", f"{_PIP} 'relaxlab[mpi]'", _mpi),
         ("chromium", "the browser tests", "apt-get install chromium", _chromium),
         ("model", "SmolLM2-135M", "relaxlab model get smollm2", _model),
         ("renderer", "pictures of graphs", f"{_PIP} 'relaxlab[render]'", _renderer),

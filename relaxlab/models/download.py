@@ -124,7 +124,8 @@ def find_model(name: str) -> Path:
             return path
         names = ", ".join(MODELS)
         raise ModelNotFoundError(
-            f"no model {name!r}: expected one of {names}, or a GGUF file's path"
+            f"no model {name!r}: expected one of {names}, or a GGUF file's path "
+            "('tiny' needs no file)"
         )
     path, command = known.path, f"relaxlab model get {name}"
     if not path.is_file():
