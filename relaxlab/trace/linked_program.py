@@ -18,7 +18,7 @@ from typing import Any
 
 from relaxlab.codegen.interface import Library
 from relaxlab.runtime.vm.bytecode import Call, VMFuncKind
-from relaxlab.runtime.vm.disassemble import function_name, instruction_text
+from relaxlab.runtime.vm.disassemble import TextBudget, function_name, lines_of
 from relaxlab.runtime.vm.executable import VMExecutable
 from relaxlab.runtime.vm.saved_kernels import SavedLibrary
 
@@ -161,9 +161,10 @@ def link_program(ex: VMExecutable) -> LinkedProgram:
     callers: dict[str, list[int]] = {}
     scripts = dict(_kernel_scripts(ex))
     bodies = [info for info in ex.func_table if info.kind == VMFuncKind.VM_FUNC]
+    budget = TextBudget(ex)  # a hostile file may repeat a very long name
     for info in sorted(bodies, key=lambda info: info.start_instr):
-        for pc in range(info.start_instr, info.end_instr):
-            instruction = ex.instruction(pc)
+        disassembly = lines_of(ex, info, budget=budget)
+        for pc, (instruction, text) in enumerate(disassembly, info.start_instr):
             origin = ex.source_map.get(pc)
             kernel = None
             if isinstance(instruction, Call):
@@ -180,7 +181,7 @@ def link_program(ex: VMExecutable) -> LinkedProgram:
                 LinkedInstruction(
                     pc,
                     info.name,
-                    " ".join(instruction_text(ex, instruction).split()),
+                    " ".join(text.split()),
                     "" if origin is None else origin.binding,
                     tuple(sorted(numbers[place][0] for place in places)),
                     kernel,

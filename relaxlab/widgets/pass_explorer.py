@@ -35,10 +35,8 @@ from relaxlab.relax.analysis import Bisection
 from relaxlab.relax.expr import Function
 from relaxlab.relax.pass_recorder import PassRecorder
 from relaxlab.runtime.vm import VMExecutable
-from relaxlab.runtime.vm.bytecode import VMFuncKind
-from relaxlab.runtime.vm.disassemble import TextBudget, lines_of
-from relaxlab.runtime.vm.source_map import Origin
 from relaxlab.trace.graphs import call_dot, dataflow_dot
+from relaxlab.trace.linked_program import link_program
 from relaxlab.widgets.bundle import bundle, stylesheet
 from relaxlab.widgets.drawing import svg_of
 from relaxlab.widgets.view import STATIC, View
@@ -181,53 +179,31 @@ class PassExplorer(View):
 
 
 def _code(ex: VMExecutable) -> dict[str, Any]:
-    """Return instructions with the lines and kernels they belong to, and the kernels' texts."""
-    rows: list[tuple[int, str, str, Origin | None]] = []
-    budget = TextBudget(ex)
-    for info in ex.func_table:
-        if info.kind == VMFuncKind.VM_FUNC:
-            for pc, (_, text) in enumerate(lines_of(ex, info, budget=budget), info.start_instr):
-                origin = ex.source_map.get(pc)
-                rows.append((pc, info.name, text.rstrip(), origin))
-    places = {
-        (place.source, place.line): place.text
-        for *_, origin in rows
-        if origin is not None
-        for place in origin.places
-    }
-    order = {place: number for number, place in enumerate(sorted(places))}
-    return {
-        "lines": [[source, line, places[source, line]] for source, line in order],
-        "instructions": [
-            [
-                pc,
-                function,
-                text,
-                None if origin is None else origin.kernel,
-                "" if origin is None else " ".join(origin.binding.split()),
-                []
-                if origin is None
-                else list(dict.fromkeys(order[one.source, one.line] for one in origin.places)),
-            ]
-            for pc, function, text, origin in rows
-        ],
-        "kernels": _kernels(ex),
-    }
-
-
-def _kernels(ex: VMExecutable) -> dict[str, dict[str, str]]:
-    """Return each kernel's texts: as TIR, as generated, as machine code."""
-    found: dict[str, dict[str, str]] = {}
+    """Return lines, instructions and kernels with their links, and each kernel's texts."""
+    linked = link_program(ex)
+    kernels = {one.name: {"TIR": one.script} for one in linked.kernels if one.script}
     for library in ex.imports:
         if not isinstance(library, Library):
-            continue  # of another installation: known by name only
-        for name, func in library.kernels.items():
-            texts = {"TIR": func.script()}
+            continue  # of another installation: no text but the script's
+        for name in library.names:
             with contextlib.suppress(InternalError, KeyError):
-                texts[library.kind] = library.source(name)
-                texts["assembly"] = library.assembly(name)
-            found.setdefault(name, texts)
-    return found
+                kernels[name][library.kind] = library.source(name)
+                kernels[name]["assembly"] = library.assembly(name)
+    return {
+        "lines": [[one.source, one.line, one.text] for one in linked.lines],
+        "instructions": [
+            [
+                one.pc,
+                one.function,
+                one.text,
+                one.kernel,
+                " ".join(one.binding.split()),
+                list(one.lines),
+            ]
+            for one in linked.instructions
+        ],
+        "kernels": kernels,
+    }
 
 
 def _graphs(recorder: PassRecorder) -> list[dict[str, Any]]:
