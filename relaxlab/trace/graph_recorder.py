@@ -66,6 +66,8 @@ class GraphSummary:
         Of the graph captured last.
     captures, replays, abandoned
         How often.
+    launches_saved
+        Launches that replays saved: a graph of ``n`` kernels is one launch.
     """
 
     key: str
@@ -73,11 +75,7 @@ class GraphSummary:
     captures: int = 0
     replays: int = 0
     abandoned: int = 0
-
-    @property
-    def launches_saved(self) -> int:
-        """Launches that replays saved: a graph of ``n`` kernels is one launch."""
-        return self.replays * max(0, len(self.kernels) - 1)
+    launches_saved: int = 0
 
 
 @dataclass(slots=True)
@@ -116,7 +114,7 @@ class GraphRecorder:
                 self._note("captured", index, sizes, kernels)
             case GraphReplayed(_, _, index, sizes, kernels):
                 self._note("replayed", index, sizes, kernels)
-            case RunFailed(depth=0) if self._open is not None:
+            case RunFailed() if self._open is not None:
                 self._note("abandoned", self._open.index, self._open.sizes, ())
                 self._open = None
             case _:
@@ -138,6 +136,8 @@ class GraphRecorder:
                     graph.kernels = moment.kernels
                 case "replayed":
                     graph.replays += 1
+                    # of this replay: a region may be captured again with other kernels
+                    graph.launches_saved += max(0, len(moment.kernels) - 1)
                 case _:
                     graph.abandoned += 1
         return list(found.values())

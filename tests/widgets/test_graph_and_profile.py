@@ -10,6 +10,7 @@ from relaxlab import relax, runtime
 from relaxlab.ir import PassContext
 from relaxlab.runtime.vm import observer as ev
 from relaxlab.runtime.vm.builtin.cuda_graph import CUDAGraphExtension
+from relaxlab.runtime.vm.graph_state import GraphState, fold_graphs
 from relaxlab.script import from_source
 from relaxlab.trace.graph_recorder import GraphRecorder
 from relaxlab.widgets import GraphReplay, Profile
@@ -100,3 +101,22 @@ def test_what_is_no_report_is_refused(wrong):
         GraphReplay(*wrong[:1])
     with pytest.raises(TypeError, match="name of the function"):
         Profile(machine())
+
+
+def test_what_a_replay_saves_is_counted_by_its_own_kernels():
+    recorder = GraphRecorder()
+    recorder(ev.RunStarted(0, 0, "main", ()))
+    for kernels in (("a", "b", "c"), ("a", "b")):  # captured again, with fewer kernels
+        recorder(ev.GraphCaptured(1, 0, 0, (), kernels))
+        recorder(ev.GraphReplayed(2, 0, 0, (), kernels))
+    (graph,) = recorder.summary()
+    assert graph.launches_saved == 3
+    state = GraphState()
+    for event in (
+        ev.GraphCaptured(1, 0, 0, (), ("a", "b", "c")),
+        ev.GraphReplayed(2, 0, 0, (), ("a", "b", "c")),
+        ev.GraphCaptured(1, 0, 0, (), ("a", "b")),
+        ev.GraphReplayed(2, 0, 0, (), ("a", "b")),
+    ):
+        state = fold_graphs(state, event)
+    assert state.launches_saved == graph.launches_saved

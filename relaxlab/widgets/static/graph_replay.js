@@ -76,10 +76,11 @@ function render({ model, el }) {
   function summary() {
     const found = new Map();
     for (const [, what, key, kernels] of history.slice(0, position)) {
-      if (!found.has(key)) found.set(key, { kernels: [], captured: 0, replayed: 0, abandoned: 0 });
+      if (!found.has(key)) found.set(key, { kernels: [], captured: 0, replayed: 0, abandoned: 0, saved: 0 });
       const graph = found.get(key);
       graph[what] += 1;
       if (what === "captured") graph.kernels = kernels;
+      if (what === "replayed") graph.saved += Math.max(0, kernels.length - 1);
     }
     return found;
   }
@@ -93,7 +94,7 @@ function render({ model, el }) {
     slider.value = String(position);
     set(slider, "aria-valuetext", `moment ${position} of ${history.length}`);
     const found = summary();
-    const saved = ({ replayed, kernels }) => replayed * Math.max(0, kernels.length - 1);
+    const saved = (graph) => graph.saved;
     const graphs = [...found.values()];
     const sum = (of) => graphs.reduce((total, graph) => total + of(graph), 0);
     write(counters, `${sum((graph) => Number(graph.captured > 0))} graphs captured, ${
