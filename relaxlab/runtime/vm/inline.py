@@ -3,7 +3,7 @@
 Most instructions of a compiled model are checks that hold, allocations of sizes known in advance,
 and moves of values. Where the arguments that matter are constants, the source does the common case
 itself; everything else, errors above all, is left to the builtin, which is called with the very
-same arguments. Counterpart: none.
+same arguments. No builtin of this file changes the items of an Array. Counterpart: none.
 
 Examples
 --------
@@ -40,6 +40,8 @@ def _copy(writer: Writer, call: CallSite) -> bool:
         return False
     if call.slot is not None:
         writer.line(f"{call.result} = {call.texts[0]}")
+        if call.slots[0] in writer.arrays:
+            writer.arrays[call.slot] = writer.arrays[call.slots[0]]
     return True
 
 
@@ -57,6 +59,7 @@ def _make_tuple(writer: Writer, call: CallSite) -> bool:
     if call.slot is not None:
         comma = "," if len(call.texts) == 1 else ""
         writer.line(f"{call.result} = Array(({', '.join(call.texts)}{comma}))")
+        writer.arrays[call.slot] = len(call.texts)
     return True
 
 
@@ -68,6 +71,9 @@ def _tuple_getitem(writer: Writer, call: CallSite) -> bool:
     if type(index) is not int or index < 0 or not writer.is_register(call.slots[0]):
         return False
     items, careful = call.texts[0], writer.builtin(call)
+    if index < writer.arrays.get(call.slots[0], 0):
+        writer.line(f"{call.result} = {items}[{index}]")
+        return True
     writer.line(
         f"{call.result} = {items}[{index}] if type({items}) is Array and len({items}) > {index} "
         f"else {careful}"

@@ -63,6 +63,8 @@ class Writer:
         Indentation of the next line.
     booleans
         Slots that hold a bool for certain.
+    arrays
+        How many items there are for certain in slots that hold an Array for certain.
     skipped
         Instructions that need no text: what they do is done.
     heaps
@@ -86,6 +88,7 @@ class Writer:
         self.memory = memory
         self.depth = 0
         self.booleans: set[int] = set()
+        self.arrays: dict[int, int] = {}
         self.sizes: dict[tuple[int, int], str] = {}
         self.skipped: set[int] = set()
         self.heaps = private_heaps(function, callees.kernels)
@@ -159,12 +162,12 @@ class Writer:
         """Write an indented block."""
         self.line(header)
         self.depth += 1
-        self.booleans.clear()  # what holds here need not hold where paths meet
+        self.forget_types()  # what holds here need not hold where paths meet
         written = len(self._lines)
         self.nodes(nodes)
         if len(self._lines) == written:
             self.line("pass")
-        self.booleans.clear()
+        self.forget_types()
         self.depth -= 1
 
     def dispatch(self, blocks: list[Block]) -> None:
@@ -193,7 +196,7 @@ class Writer:
 
     def one_block(self, block: Block, numbers: dict[int, int]) -> None:
         """Write one block of :meth:`dispatch`."""
-        self.booleans.clear()
+        self.forget_types()
         self.sizes.clear()
         for pc in range(block.start, block.end):
             operation, target = self.code[pc][:2]
@@ -236,10 +239,14 @@ class Writer:
             names = self.names
             self.line(f"raise {names.name('e', error)}({names.name('m', message)})")
             return
-        self.booleans.discard(-1 if slot is None else slot)
+        if slot is not None:
+            self.booleans.discard(slot)
+            self.arrays.pop(slot, None)
         if operation == CALL:
             self.host_call(self.call_site(pc))
-        elif operation == ENTER:
+            return
+        self.arrays.clear()  # whoever shares an Array may change it
+        if operation == ENTER:
             self.enter(target, read(self._texts), slot)
         elif operation == INVOKE:
             self.invoke(read(self._texts), read(self._values), slot)
@@ -299,6 +306,7 @@ class Writer:
             self.forget_sizes((-1 if call.slot is None else call.slot,), gone=True)
         if inline is not None and inline(self, call):
             return
+        self.arrays.clear()
         if name:
             self.plain_call(call)
             return
@@ -322,6 +330,11 @@ class Writer:
         assign = "" if call.slot is None else f"{call.result} = "
         self.line(assign + self.builtin(call))
         self.forget_sizes(call.slots)
+
+    def forget_types(self) -> None:
+        """Forget of what type values are."""
+        self.booleans.clear()
+        self.arrays.clear()
 
     def forget_sizes(self, slots: Sequence[int], gone: bool = False) -> None:
         """Forget what the shape heaps among ``slots`` hold: somebody may have written to them.

@@ -19,8 +19,7 @@ relaxlab.errors.InternalError: function 'f' expects 1 arguments (x), got 0
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, cast, runtime_checkable
 from weakref import finalize
 
 from relaxlab.errors import InternalError
@@ -59,14 +58,15 @@ _ALLOCATOR_NUMBERS: Final[Mapping[object, AllocatorKind]] = {
 MemoryConfig = str | Mapping[Device, str | int] | None
 
 
-class VMFunction(partial[Any]):
+@runtime_checkable
+class VMFunction(Protocol):
     """A function of a machine, callable from Python; keeps the machine alive.
 
     Arguments go to registers as they are: no copy to the device, no check but what the bytecode
     does. NumPy arrays are wrapped without a copy, lists and tuples become Relax tuples.
 
-    It is a ``functools.partial`` because calling one costs less than calling an object of a class
-    with ``__call__``.
+    It is a plain Python function with attributes because calling one costs less than calling an
+    object of any class.
 
     Attributes
     ----------
@@ -81,29 +81,32 @@ class VMFunction(partial[Any]):
     closure: Closure
     drops_result: bool
 
-    def __new__(
-        cls, machine: "VirtualMachine", closure: Closure, drops_result: bool = False
-    ) -> Self:
-        """Make a function of a closure."""
-        door = None
-        if not closure.bound and not drops_result:
-            door = machine.door(closure.function)
-        if door is not None:
-            self = super().__new__(cls, door)
-        else:
-            self = super().__new__(cls, _call, machine, closure, drops_result)
-        self.machine, self.closure, self.drops_result = machine, closure, drops_result
-        return self
-
-    @property
-    def __name__(self) -> str:
-        return self.closure.name
-
-    def __repr__(self) -> str:
-        return f"VMFunction({self.closure.name})"
+    def __call__(self, *args: Any) -> Any:
+        """Call it."""
 
 
-def _call(machine: "VirtualMachine", closure: Closure, drops_result: bool, *args: Any) -> Any:
+def _vm_function(
+    machine: "VirtualMachine", closure: Closure, drops_result: bool = False
+) -> VMFunction:
+    """Return a closure as a function of a machine."""
+    function = None
+    if not closure.bound and not drops_result:
+        function = machine.door(closure.function)
+    if function is None:
+
+        def function(*args: Any) -> Any:
+            return _call(machine, closure, drops_result, args)
+
+    function.__name__ = function.__qualname__ = closure.name
+    function.__doc__ = f"Call {closure.name!r} of a virtual machine."
+    made = cast(VMFunction, function)
+    made.machine, made.closure, made.drops_result = machine, closure, drops_result
+    return made
+
+
+def _call(
+    machine: "VirtualMachine", closure: Closure, drops_result: bool, args: tuple[Any, ...]
+) -> Any:
     """Call a closure with the arguments of a host."""
     for value in args:
         if type(value) not in PLAIN_TYPES:
@@ -224,7 +227,7 @@ class VirtualMachine:
         """
         door = self._doors.get(name)
         if door is not None:
-            return VMFunction(self, *door)
+            return _vm_function(self, *door)
         found = self.module.find(name)
         if found is not None:
             return found
@@ -313,7 +316,7 @@ class VirtualMachine:
             If it is an object that cannot be called; a number is a ``TypeError``.
         """
         if isinstance(closure, Closure):
-            return VMFunction(self, closure)(*args)
+            return _vm_function(self, closure)(*args)
         if isinstance(closure, int | float | DataType | Device):
             raise TypeError(f"invoke_closure: expected a closure or Function, got {shown(closure)}")
         if not callable(closure):

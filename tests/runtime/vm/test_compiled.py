@@ -398,7 +398,7 @@ def test_saved_functions_run_compiled():
     vm.module["save_function"]("main", "three", True, 3)
     vm.module["save_function"]("main", "none", False, 3)
     assert (vm["three"](), vm["none"]()) == (6, None)
-    assert repr(vm["three"]) == "VMFunction(main)"
+    assert repr(vm["three"]).startswith("<function main at ")
 
 
 def test_a_machine_in_compiled_mode_is_freed_at_once():
@@ -474,6 +474,61 @@ def test_constants_where_others_are_expected(name, expected):
 
     with pytest.raises(TypeError, match=expected):
         compiled(write)["main"](0)
+
+
+def test_an_item_of_a_tuple_just_made_is_just_taken():
+    def write(_, ib):
+        ib.emit_call("vm.builtin.make_tuple", [ib.r(0), ib.imm(7)], 1)
+        ib.emit_call("vm.builtin.copy", [ib.r(1)], 2)
+        ib.emit_call("vm.builtin.tuple_getitem", [ib.r(2), ib.imm(1)], 3)
+        ib.emit_call("vm.builtin.tuple_getitem", [ib.r(3), ib.imm(0)], 3)
+        ib.emit_ret(ib.r(3))
+
+    vm = compiled(write)
+    lines = vm.compiled_source("main").splitlines()
+    assert "    r3 = r2[1]" in lines
+    assert sum("type(r3) is Array" in line for line in lines) == 1
+    with pytest.raises(TypeError, match="expected Tuple, got int 7"):
+        vm["main"](0)
+
+
+@pytest.mark.parametrize("between", ["host", "closure", "branch", "other value", "index"])
+def test_an_item_that_may_be_missing_is_looked_for(between):
+    """A tuple is shared: whoever gets it, or has it already, may have changed it since."""
+
+    def write(name, ib):
+        if name == "shrink":
+            ib.emit_call("test.shrink", [ib.r(0)], 1)
+            ib.emit_ret(ib.r(0))
+            return
+        ib.emit_call("vm.builtin.make_tuple", [ib.r(0), ib.imm(7)], 1)
+        ib.emit_call("vm.builtin.make_tuple", [ib.r(1)], 2)  # shares the first
+        if between == "host":
+            ib.emit_call("test.shrink", [ib.r(2)], 3)
+        elif between == "closure":
+            ib.emit_call("shrink", [ib.r(2)], 3)
+        elif between == "branch":
+            ib.emit_if(ib.r(0), 2)
+            ib.emit_call("vm.builtin.make_tuple", [ib.r(0)], 1)
+        elif between == "other value":
+            ib.emit_call("vm.builtin.copy", [ib.r(0)], 1)
+        index = 2 if between == "index" else 1
+        ib.emit_call("vm.builtin.tuple_getitem", [ib.r(1), ib.imm(index)], 3)
+        ib.emit_ret(ib.r(3))
+
+    def shrink(outer):
+        del outer[0][1:]
+        return 0
+
+    register_global_func("test.shrink", shrink, override=True)
+    expected = {"other value": (TypeError, "expected Tuple, got int 1")}.get(
+        between, (IndexError, "out of bounds for a tuple of")
+    )
+    for mode in ("bytecode", "compiled"):
+        vm = VirtualMachine(executable(write, ("main", "shrink")), cpu(), exec_mode=mode)
+        with pytest.raises(expected[0], match=expected[1]) as caught:
+            vm["main"](1)
+        assert "main" in caught.value.__notes__[0]
 
 
 def test_a_branch_in_which_nothing_happens():
