@@ -34,6 +34,7 @@ from relaxlab.codegen.llvm.lower import lower
 from relaxlab.codegen.llvm.mathematics import helper_text
 from relaxlab.codegen.llvm.matmul import LARGE, LEAST_ROWS, Matrix, Product
 from relaxlab.codegen.llvm.nests import accesses
+from relaxlab.codegen.llvm.parts import part_rows
 from relaxlab.codegen.llvm.rows import fuse_rows
 from relaxlab.codegen.llvm.sites import Sites
 from relaxlab.codegen.llvm.statements import RESULT_SLOT, Statements
@@ -192,6 +193,7 @@ class _Maker:
         if not self.plain:
             inline(kernel)
             fuse_rows(kernel)
+            part_rows(kernel)
         for buffer in (*kernel.locals, *_allocated(kernel.body)):
             writer.allocate_here(buffer)
         for stmt in kernel.body:

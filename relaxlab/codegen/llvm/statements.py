@@ -31,6 +31,7 @@ from relaxlab.codegen.llvm.nests import (
     read_nest,
     stores_in,
 )
+from relaxlab.codegen.llvm.parts import PARTS
 from relaxlab.codegen.llvm.streams import AHEAD, Ahead, collapsed, streamed
 from relaxlab.codegen.llvm.walk import call_name, escaping, loads_in, nodes_in
 from relaxlab.ir.expr import Var
@@ -590,7 +591,8 @@ class Statements(Expressions):
         chosen = next(f for f in reduce.loops if f.var is lane)
         others = [f for f in reduce.loops if f is not chosen]
         low, extent = self.indices.of(chosen.min), self.indices.of(chosen.extent)
-        wanted = lanes_for(reduce, self.arithmetic.host, 4)
+        registers = 4 if len(found) < PARTS else 1
+        wanted = lanes_for(reduce, self.arithmetic.host, registers)
         lanes = self._lanes_for(extent, wanted)
         b = self.b
         start = [b.splat(self._identity(a), lanes) for a in found]
