@@ -77,7 +77,7 @@ def _kill_for(binding: VarBinding | MatchCast) -> str | None:
     ty = binding.var.ty
     if isinstance(binding.value, GenericConst) or isinstance(ty, FuncType | ShapeType | PrimType):
         return None
-    if is_void(ty):
+    if is_void(ty) or _op_name(binding.value) == "relax.null_value":
         return None
     if isinstance(ty, TensorType):
         return _KILLS[0]

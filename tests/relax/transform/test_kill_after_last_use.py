@@ -38,6 +38,29 @@ def test_tensors_then_storages_then_other_objects():
     )
 
 
+def test_nothing_is_never_killed():
+    assert_becomes(
+        KillAfterLastUse(),
+        """
+        @R.function(pure=False)
+        def f(x: R.Any):
+            io = R.null_value()
+            c = R.call_packed("f", io, x)
+            t = (io, c)
+            return t
+        """,
+        """
+        @R.function(pure=False)
+        def f(x: R.Any):
+            io = R.null_value()
+            c = R.call_packed("f", io, x)
+            t = (io, c)
+            R.vm.kill_object(c)
+            return t
+        """,
+    )
+
+
 def test_other_names_of_a_tensor_are_removed_first():
     assert_becomes(
         KillAfterLastUse(),
