@@ -161,7 +161,8 @@ class Arithmetic:
     def binary(self, name: str, a: Value, b: Value, dtype: DataType) -> Value:
         """Return a binary node, by its class name, of two elements of ``dtype``.
 
-        Division by zero is the caller's to exclude.
+        An integer that is divided by zero gives no error here but any result: to refuse it is the
+        caller's.
         """
         if name in _COMPARE:
             return self._compare(_COMPARE[name], a, b, dtype)
@@ -194,6 +195,11 @@ class Arithmetic:
     def _divide(self, name: str, a: Value, b: Value, dtype: DataType) -> Value:
         builder = self.b
         wants_rest = name in ("Mod", "FloorMod")
+        if not b.const:
+            # the division may stand before the test that refuses it, outside a loop that ends
+            # early or never runs, and the machine would trap
+            one = builder.literal(1, b.elem)
+            b = builder.select(builder.compare("icmp eq", b, builder.literal(0, b.elem)), one, b)
         if not dtype.is_int:
             return builder.binary("urem" if wants_rest else "udiv", a, b)
         lanes = max(a.lanes, b.lanes)

@@ -70,6 +70,7 @@ from relaxlab.tirx.buffer import BufferType
 __all__ = ["Expressions", "Lane", "Memory"]
 
 _INT64 = DataType("int64")
+_UINT64 = DataType("uint64")
 _DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 #: Levels of an expression that are done by recursion.
 _STEP = 40
@@ -338,18 +339,14 @@ class Expressions:
         dtype = a.dtype
         left, right = self.value(a), self.value(b)
         if isinstance(expr, _DIVISIONS) and not dtype.is_float:
-            right = self.nonzero(right)
+            self.refuse_zero(right)
         return self.arithmetic.binary(type(expr).__name__, left, right, dtype)
 
-    def nonzero(self, divisor: Value) -> Value:
-        """Refuse a divisor of zero; lanes that are left out get another one."""
-        if divisor.const:
-            return divisor
-        bad = self.b.compare("icmp eq", divisor, self.b.literal(0, divisor.elem))
-        self.refuse(bad, self.sites.division(), ())
-        if self._active() is None and not divisor.lanes:
-            return divisor
-        return self.b.select(bad, self.b.literal(1, divisor.elem), divisor)
+    def refuse_zero(self, divisor: Value) -> None:
+        """End the kernel where a divisor is zero."""
+        if not divisor.const:
+            zero = self.b.literal(0, divisor.elem)
+            self.refuse(self.b.compare("icmp eq", divisor, zero), self.sites.division(), ())
 
     def refuse(self, bad: Value, code: int, details: Sequence[Value]) -> None:
         """End the kernel where ``bad`` holds in an active lane."""
@@ -542,7 +539,7 @@ class Expressions:
         name = "FloorDiv" if atom.kind == "div" else "FloorMod"
         positive = self.indices.is_nonnegative(atom.b, strict=True)
         if not positive:
-            b = self.nonzero(b)
+            self.refuse_zero(b)
         elif self.indices.is_nonnegative(atom.a):
             divisor = as_constant(atom.b)
             if divisor is not None and divisor & (divisor - 1) == 0:
@@ -550,7 +547,8 @@ class Expressions:
                 if name == "FloorMod":
                     return self.b.binary("and", a, self.b.int64(divisor - 1))
                 return self.b.binary("lshr", a, self.b.int64(shift)) if shift else a
-            return self.b.binary("udiv" if name == "FloorDiv" else "urem", a, b)
+            # without a sign, as both are positive
+            return self.arithmetic.binary(name, a, b, _UINT64)
         return self.arithmetic.binary(name, a, b, _INT64)
 
     def offset(self, memory: Memory, polys: Sequence[Poly]) -> Poly:

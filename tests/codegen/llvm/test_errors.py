@@ -116,6 +116,65 @@ def test_division_by_zero_is_refused(operator: Any, dtype: str) -> None:
     assert message(kernel, a, b, out)[0] is ZeroDivisionError
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+@pytest.mark.parametrize(
+    "operator", [prim_ops.floordiv, prim_ops.floormod, prim_ops.truncdiv, prim_ops.truncmod]
+)
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_division_in_a_loop_that_does_not_run_is_never_done(
+    operator: Any, dtype: str, rank: int
+) -> None:
+    """Nothing in it changes from one iteration to the next, so it stands in front of the loop."""
+    shape = (n,) if rank == 1 else (n, 3)
+    a, b = (placeholder(1, name=name, dtype=dtype) for name in "ab")
+    func = prim_func(a, b, te.compute(shape, lambda *_: operator(a[0], b[0]), name="y"))
+    kernel, zero, seven = kernel_of(func).function, np.zeros(1, dtype), np.full(1, 7, dtype)
+    kernel(seven, zero, np.zeros((0, 3)[:rank], dtype))
+    out = np.zeros((2, 3)[:rank], dtype)
+    assert message(kernel, seven, zero, out)[0] is ZeroDivisionError
+
+
+@pytest.mark.parametrize("operator", [prim_ops.floormod, prim_ops.floordiv])
+def test_a_division_by_a_size_that_is_zero_is_never_done(operator: Any) -> None:
+    """Inside the loop the size is known not to be zero, outside it is not."""
+    x, at = placeholder(n), placeholder(1, name="at", dtype="int64")
+    y = te.compute((n,), lambda i: x[prim_ops.floormod(operator(at[0], n), n)], name="y")
+    kernel = kernel_of(prim_func(x, at, y)).function
+    kernel(np.ones(0, np.float32), np.array([5]), np.ones(0, np.float32))
+    out = np.zeros(3, np.float32)
+    kernel(np.arange(3, dtype=np.float32), np.array([5]), out)
+    assert out.tolist() == [{"floordiv": 1, "floormod": 2}[operator.__name__]] * 3
+
+
+def test_a_division_behind_the_end_of_a_loop_is_never_done() -> None:
+    func = from_source("""
+@T.prim_func(s_tir=True)
+def f(a: T.int32, b: T.int32, y: T.Buffer((4,), "int32")):
+    for i in range(4):
+        if b == 0:
+            T.evaluate(T.break_loop())
+        y[i] = T.truncdiv(a, b)
+""")
+    assert isinstance(func, PrimFunc)
+    kernel, out = kernel_of(func).function, np.zeros(4, np.int32)
+    kernel(6, 0, out)
+    assert out.tolist() == [0] * 4
+    kernel(6, 3, out)
+    assert out.tolist() == [2] * 4
+
+
+@pytest.mark.parametrize("host", [None, SSE2], ids=["here", "sse2"])
+def test_a_division_is_done_only_where_its_guard_holds(host: Any) -> None:
+    a, b = (placeholder(40, name=name, dtype="int32") for name in "ab")
+    y = te.compute((40,), lambda i: te.if_then_else(b[i] > 0, a[i] // b[i], -1), name="y")
+    m = te.if_then_else(b[0] > 0, a[0] // b[0], -2)
+    z = te.compute((40,), lambda i: y[i] + m, name="z")
+    kernel = kernel_of(prim_func(a, b, z), host).function
+    out = np.zeros(40, np.int32)
+    kernel(np.full(40, 9, np.int32), np.arange(40, dtype=np.int32) % 2, out)
+    assert out.tolist() == [-3, 7] * 20
+
+
 def test_the_lowest_integer_by_minus_one_wraps() -> None:
     for operator in (prim_ops.floordiv, prim_ops.truncdiv, prim_ops.floormod, prim_ops.truncmod):
         func = elementwise(operator, "int32", "int32")
