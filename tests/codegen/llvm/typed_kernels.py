@@ -8,6 +8,7 @@ have terms of modest size.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -240,6 +241,10 @@ def expression(draft: Draft, axes: Axes, dtype: str, depth: int) -> Expr:
 SHIFTS = ("tirx.shift_left", "tirx.shift_right")
 
 
+#: Iterations of a nest: the interpreter does some 50 000 in a second. Two dimensions have fewer.
+MOST = 20_000
+
+
 def nest(draft: Draft, output: Var, dims: list[tuple[Expr, int]]) -> Stmt:
     """Return loops that fill a buffer: element by element, or as a fold."""
     draw = draft.draw
@@ -248,6 +253,9 @@ def nest(draft: Draft, output: Var, dims: list[tuple[Expr, int]]) -> Stmt:
     if dtype == "bool":
         fold = ""
     reduced = [draft.extents() for _ in range(draw(st.integers(1, 2)))] if fold else []
+    while prod(size for _, size in (*dims, *reduced)) > MOST:
+        largest = max(range(len(reduced)), key=lambda k: reduced[k][1])
+        reduced[largest] = int64(3), 3
     order = draw(st.permutations(range(len(dims))))
     extents = [*(dims[k] for k in order), *reduced]
     variables = [Var(f"v{k}", "int64") for k in range(len(extents))]
