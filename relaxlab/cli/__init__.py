@@ -18,7 +18,8 @@ when it is run. A name with a leading underscore is no command. The module has t
 A user's mistake (no such file, a bad argument, a refused program) is any exception: raise
 :class:`Mistake` where no better class exists. It becomes one line on standard error and exit code
 2 for a :class:`Mistake` or a mistyped command line, 1 for everything else; ``--debug`` shows the
-traceback instead.
+traceback instead. Ctrl-C and a supervisor's SIGTERM unwind like an exception, so that whatever is
+being written is taken back; they end in 130 and 143.
 
 Examples
 --------
@@ -27,28 +28,50 @@ relaxlab 0.1.0
 0
 """
 
+import _thread
 import argparse
 import ast
+import io
 import os
 import pkgutil
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
-from typing import NoReturn
+from types import FrameType, ModuleType
+from typing import Final, NoReturn
 
 import relaxlab
 
-__all__ = ["Mistake", "command_names", "main", "summary"]
+__all__ = ["Mistake", "Stopped", "command_names", "main", "summary"]
 
 _DESCRIPTION = "A glass-box Relax: compiler, virtual machine and paged KV cache you can look into."
+# What ends a program that does not listen; Windows has the first only.
+_ENDINGS: Final = ("SIGTERM", "SIGHUP")
+_AGAIN_SECONDS: Final = 0.01
 
 
 class Mistake(Exception):  # noqa: N818 - the user's, not the program's
     """What the user asked for cannot be done; the message says what to do instead."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal other than Ctrl-C asked to stop; it unwinds as Ctrl-C does.
+
+    Attributes
+    ----------
+    number
+        The signal's.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 class _Done(Exception):  # noqa: N818 - argparse wants to stop, successfully
@@ -93,18 +116,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 for success, 1 for a failure, 2 for a mistaken command line, 130 after Ctrl-C.
+        0 for success, 1 for a failure, 2 for a mistaken command line, 128 and the number of the
+        signal that stopped it (130 for Ctrl-C).
     """
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words[: words.index("--")] if "--" in words else "--debug" in words
+    _mend_streams()
     try:
-        code = _dispatch(words)
-        sys.stdout.flush()
-        return code
-    except _Done:
-        return 0
-    except KeyboardInterrupt:
-        return 130
+        with _stoppable():
+            code = _dispatch(words)
+            # Here, and not when Python ends: a full disk is an error like any other.
+            sys.stdout.flush()
+            return code
+    except KeyboardInterrupt as stop:
+        number = _number(stop)
+        by = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        print(f"relaxlab: stopped by {by}", file=sys.stderr)
+        return 128 + number
     except BrokenPipeError:
         # The reader went away (`relaxlab dis x | head`). Python's own flush at exit must not
         # complain about it either.
@@ -123,15 +151,76 @@ def _dispatch(words: list[str]) -> int:
     # Only the command that is run gets imported, so that `relaxlab dis` never loads a compiler.
     name = next((word for word in words if not word.startswith("-")), None)
     parser, sub_parsers = _root_parser(names)
-    if name not in names:
-        parser.parse_args(words)
-        parser.print_help()
+    try:
+        if name not in names:
+            parser.parse_args(words)
+            parser.print_help()
+            return 0
+        command = import_module(f"{__name__}.{name}")
+        _configure(sub_parsers.choices[name], command)
+        args, unknown = parser.parse_known_args(words)
+        if unknown:
+            # argparse would send the reader to the help of the root, which does not list them
+            sub_parsers.choices[name].error(f"unrecognized arguments: {' '.join(unknown)}")
+    except _Done:
         return 0
-    command = import_module(f"{__name__}.{name}")
-    _configure(sub_parsers.choices[name], command)
-    args = parser.parse_args(words)
     code: int = command.run(args)
     return code
+
+
+def _mend_streams() -> None:
+    """Let a closed stream be an empty one, and let no text be refused for its characters."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            empty = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - for good
+            setattr(sys, name, empty)
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            # a console with a small alphabet, a file name that is not UTF-8
+            stream.reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Make other endings unwind as Ctrl-C does, and let none of them get lost."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may listen
+        return
+    hook = sys.unraisablehook
+    timers: list[threading.Timer] = []
+
+    def again(lost: "sys.UnraisableHookArgs") -> None:
+        # Raised while a `__del__` ran, where Python drops whatever is raised: ask once more.
+        if isinstance(lost.exc_value, KeyboardInterrupt):
+            timer = threading.Timer(
+                _AGAIN_SECONDS, _thread.interrupt_main, [_number(lost.exc_value)]
+            )
+            timers.append(timer)
+            timer.start()
+        else:
+            hook(lost)
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise Stopped(number)
+
+    numbers = [getattr(signal, name) for name in _ENDINGS if hasattr(signal, name)]
+    # One that is ignored (`nohup`) or has an owner stays as it is.
+    ours = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, end)
+    sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()
+        sys.unraisablehook = hook
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _number(stop: KeyboardInterrupt) -> int:
+    return stop.number if isinstance(stop, Stopped) else signal.SIGINT
 
 
 def _root_parser(
@@ -175,6 +264,8 @@ def _one_line(error: Exception) -> str:
         named = f": {error.filename}" if error.filename is not None else ""
         return f"{error.strerror}{named}"
     message = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {message or 'ask for less'}"
     if not message or isinstance(error, KeyError | AttributeError | AssertionError):
         return f"{type(error).__name__}: {message} (--debug shows where)"
     return message

@@ -11,21 +11,27 @@ Examples
 
 import argparse
 import ast
+import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from relaxlab.cli import Mistake
+from relaxlab.cli._files import PROGRAM, reading
+from relaxlab.errors import InternalError
 from relaxlab.interop.tvm_ffi import open_program
 from relaxlab.runtime import cpu
 from relaxlab.runtime.container import Array
-from relaxlab.runtime.tensor import tensor
+from relaxlab.runtime.tensor import Tensor, tensor
 from relaxlab.runtime.vm import VirtualMachine
 from relaxlab.runtime.vm.bytecode import VMFuncKind
 
 __all__ = ["configure_program", "open_call", "parse_argument"]
+
+_SHOWN: Final = 60
+_MAGIC: Final = b"\x93NUMPY"
 
 _ARGUMENTS = """\
 arguments are Python literals: numbers, strings, booleans and None as they are, a list is a tensor
@@ -36,7 +42,7 @@ def configure_program(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that :func:`open_call` reads, and ``--limit``."""
     parser.add_argument("file", metavar="FILE", type=Path, help="an executable or a library")
     parser.add_argument("function", metavar="FUNC", help="a Relax function of it")
-    parser.add_argument("arguments", metavar="ARG", nargs="*", help=_ARGUMENTS)
+    parser.add_argument("arguments", metavar="ARG", nargs="*", default=[], help=_ARGUMENTS)
     parser.add_argument(
         "--import",
         dest="modules",
@@ -64,17 +70,26 @@ def open_call(args: argparse.Namespace) -> tuple[VirtualMachine, list[Any]]:
     Exception
         Whatever the file, or an imported module, is refused with.
     """
-    executable = open_program(args.file)
+    with reading(args.file, PROGRAM):
+        executable = open_program(args.file)
     values = [parse_argument(text, number) for number, text in enumerate(args.arguments, 1)]
     for module in args.modules:
-        import_module(module)
+        _import(module)
     if args.limit < 1:
-        raise Mistake("--limit must be at least 1")
+        raise Mistake(f"--limit must be at least 1, got {args.limit}")
     names = [info.name for info in executable.func_table if info.kind == VMFuncKind.VM_FUNC]
     if args.function not in names:
         known = ", ".join(names) or "none"
         raise Mistake(f"no function {args.function!r} in {args.file}; it has: {known}")
-    return VirtualMachine(executable, cpu()), values
+    try:
+        return VirtualMachine(executable, cpu()), values
+    except InternalError as error:
+        if "cannot find the packed function" not in str(error):
+            raise
+        raise InternalError(
+            f"{error}; --import a module that registers it, or use the library that "
+            "export_library wrote, which holds its kernels"
+        ) from error
 
 
 def parse_argument(text: str, number: int = 1) -> Any:
@@ -87,15 +102,54 @@ def parse_argument(text: str, number: int = 1) -> Any:
     """
     if text.endswith(".npy"):
         try:
-            return tensor(np.load(text, allow_pickle=False))
-        except (OSError, ValueError, TypeError) as error:
-            raise Mistake(f"argument {number}: cannot read {text}: {error}") from None
+            return _array(Path(text))
+        except (OSError, EOFError, ValueError, TypeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise Mistake(f"argument {number}: cannot read {text}: {reason}") from None
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     try:
-        return _value(ast.literal_eval(text))
+        literal = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise Mistake(
-            f"argument {number}: expected a Python literal or the path of a .npy file, got {text!r}"
+            f"argument {number}: expected a Python literal or the path of a .npy file, "
+            f"got {shown!r}"
         ) from None
+    try:
+        return _value(literal)
+    except (ValueError, TypeError):
+        raise Mistake(
+            f"argument {number}: expected a number, a string, a boolean, None, a tuple of such, "
+            f"or a list of numbers or booleans whose rows are equally long, got {shown!r}"
+        ) from None
+
+
+def _array(path: Path) -> Tensor:
+    """Read a tensor, and say in NumPy's stead what a file is that it cannot read."""
+    with path.open("rb") as stream:
+        start = stream.read(len(_MAGIC))
+        if start != _MAGIC:
+            raise ValueError(f"expected an array that numpy.save wrote, got {start!r}")
+        stream.seek(0)
+        try:
+            array = np.load(stream, allow_pickle=False)
+        except ValueError as error:
+            if "allow_pickle" in str(error):
+                raise ValueError("it holds Python objects, not numbers") from None
+            raise
+    return tensor(array)
+
+
+def _import(module: str) -> None:
+    """Import a module that is installed or lies in the current folder, as ``python -m`` would."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)  # at the end: nothing that is installed gets hidden
+    try:
+        import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # it was found, and misses something itself
+        raise Mistake(f"--import: no module {module!r} is installed or lies in {here}") from None
 
 
 def _value(literal: Any) -> Any:

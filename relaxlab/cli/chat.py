@@ -17,7 +17,8 @@ import sys
 from collections.abc import Iterator
 
 from relaxlab.cli import Mistake
-from relaxlab.models.language_model import open_model
+from relaxlab.cli._model import MODEL_HELP, configure_sampling, open_named, sampling_of
+from relaxlab.cli._progress import progress
 from relaxlab.models.paged_llama import PagedLlama
 from relaxlab.runtime.kv.paged_kv_cache import PagedAttentionKVCache
 from relaxlab.runtime.kv.snapshot import snapshot
@@ -42,24 +43,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--model",
         default="smollm2",
         metavar="NAME|PATH",
-        help="smollm2 (see `relaxlab model get`; the default), tiny, or a GGUF file",
+        help=f"{MODEL_HELP} (default smollm2)",
     )
     parser.add_argument(
         "-n", type=int, default=256, metavar="N", help="longest reply in tokens (default 256)"
     )
-    parser.add_argument("--greedy", action="store_true", help="always take the most likely token")
-    parser.add_argument(
-        "--temperature", type=float, default=0.7, metavar="T", help="spread of the choice (0.7)"
-    )
-    parser.add_argument(
-        "--top-p", type=float, default=0.9, metavar="P", help="share of probability kept (0.9)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the choice (default 0)")
+    configure_sampling(parser, temperature=0.7, top_p=0.9)
     parser.add_argument(
         "--page-size", type=int, default=16, metavar="P", help="tokens in a page (default 16)"
     )
     parser.add_argument(
-        "--capacity", type=int, default=4096, metavar="T", help="tokens in the cache (4096)"
+        "--capacity", type=int, default=4096, metavar="T", help="tokens in the cache (default 4096)"
     )
 
 
@@ -70,14 +64,10 @@ def run(args: argparse.Namespace) -> int:
             f"expected -n, --page-size and --capacity to be at least 1, got {args.n}, "
             f"{args.page_size} and {args.capacity}"
         )
-    try:
-        sampling = Sampling(
-            0.0 if args.greedy else args.temperature, top_p=args.top_p, seed=args.seed
-        )
-    except ValueError as error:
-        raise Mistake(str(error)) from None
-    model = open_model(args.model)
-    llama = PagedLlama(model, page_size=args.page_size, capacity=args.capacity)
+    sampling = sampling_of(args)
+    model = open_named(args.model)
+    with progress(f"compiling {model.name}"):
+        llama = PagedLlama(model, page_size=args.page_size, capacity=args.capacity)
     engine = Engine(llama, tokenizer=model.tokenizer)
     branches = [Conversation(engine, model.tokenizer)]
     current = 0

@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from relaxlab.cli import Mistake
+from relaxlab.cli._files import writing
+from relaxlab.cli._model import open_named
+from relaxlab.cli._progress import progress
 from relaxlab.runtime.device import cpu
 from relaxlab.runtime.vm import VirtualMachine
 from relaxlab.trace import DebugSession, PoolTimeline
@@ -49,17 +52,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="NAME",
-        default="tiny",
-        help="whose pages the tour shows: tiny (default), smollm2, or the path of a GGUF file",
+        help="whose pages the tour shows: tiny (default), smollm2, or a GGUF file",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Show the tour, or write the pages."""
     if args.export is not None:
+        if args.model is not None:
+            raise Mistake("--model is for the tour: leave it out with --export")
         _export(args.export)
         return 0
-    for chapter in (_compile(), _step(), _pages(args.model)):
+    model = args.model or "tiny"
+    open_named(model)  # a name that is none is told before, not after half of the tour
+    for chapter in (_compile(), _step(), _pages(model)):
         for line in chapter:
             print(line, flush=True)
     print("\nNext: relaxlab demo --export pages, or relaxlab lab for the notebooks.")
@@ -69,9 +75,12 @@ def run(args: argparse.Namespace) -> int:
 def _export(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise Mistake(f"expected a folder after --export, {folder} is a file")
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     for name in demos.names():
-        path = demos.demo(name).to_html(folder / f"{name}.html")
+        path = folder / f"{name}.html"
+        with progress(f"{path}: {demos.title(name)}"), writing(path):
+            demos.demo(name).to_html(path)
         print(f"{path}  {path.stat().st_size / 1e6:.1f} MB  {demos.title(name)}", flush=True)
 
 

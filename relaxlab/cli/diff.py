@@ -15,7 +15,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from relaxlab.runtime.vm import VMExecutable
+from relaxlab.cli._files import load_unverified
 from relaxlab.runtime.vm.compare import compare
 
 __all__ = ["EXAMPLE", "configure", "run"]
@@ -37,9 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what differs; return 1 if anything does."""
-    one, two = (
-        VMExecutable.load_from_file(path, verify=False) for path in (args.first, args.second)
-    )
+    one, two = load_unverified(args.first), load_unverified(args.second)
     differences = compare(one, two)
     if args.json:
         print(json.dumps([asdict(one) for one in differences], indent=2))

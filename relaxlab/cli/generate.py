@@ -14,8 +14,10 @@ import sys
 from collections.abc import Iterator
 
 from relaxlab.cli import Mistake
+from relaxlab.cli._model import MODEL_HELP, configure_sampling, open_named, sampling_of
+from relaxlab.cli._progress import progress
 from relaxlab.models.generation import CompiledLlama, generate
-from relaxlab.models.language_model import LanguageModel, open_model
+from relaxlab.models.language_model import LanguageModel
 from relaxlab.models.paged_llama import PagedLlama
 from relaxlab.serve.engine import Engine
 from relaxlab.serve.sampler import Sampling, chooser
@@ -39,17 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--model",
         default="tiny",
         metavar="NAME|PATH",
-        help="smollm2 (see `relaxlab model get`), tiny (nothing to download, the default), "
-        "or a GGUF file",
+        help=f"{MODEL_HELP} (default tiny)",
     )
-    parser.add_argument("--greedy", action="store_true", help="always take the most likely token")
-    parser.add_argument(
-        "--temperature", type=float, default=0.8, metavar="T", help="spread of the choice (0.8)"
-    )
-    parser.add_argument(
-        "--top-p", type=float, default=0.95, metavar="P", help="share of probability kept (0.95)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the choice (default 0)")
+    configure_sampling(parser, temperature=0.8, top_p=0.95)
     parser.add_argument(
         "--stop", action="store_true", help="stop when the model ends its text; else go on to N"
     )
@@ -73,17 +67,12 @@ def run(args: argparse.Namespace) -> int:
         raise Mistake(f"-n must not be negative, got {args.n}")
     if args.page_size is not None and args.page_size < 1:
         raise Mistake(f"--page-size: expected at least 1, got {args.page_size}")
-    if args.temperature < 0 or not 0 < args.top_p <= 1:
-        raise Mistake(
-            f"expected --temperature >= 0 and 0 < --top-p <= 1, got {args.temperature} and "
-            f"{args.top_p}"
-        )
-    model = open_model(args.model)
+    sampling = sampling_of(args)
+    model = open_named(args.model)
     tokens = model.tokenizer.encode(args.prompt)
     if not tokens:
         raise Mistake("the prompt is empty: there is nothing to continue")
     ids: list[int] = []
-    sampling = Sampling(0.0 if args.greedy else args.temperature, top_p=args.top_p, seed=args.seed)
     is_paged = args.paged or args.page_size is not None
     for tokens_made, text in (_paged if is_paged else _dense)(model, tokens, sampling, args):
         ids += tokens_made
@@ -105,7 +94,8 @@ def _dense(
     model: LanguageModel, tokens: list[int], sampling: Sampling, args: argparse.Namespace
 ) -> Iterator[tuple[list[int], str]]:
     """Yield tokens and text made with a cache that is one tensor per layer."""
-    llama = CompiledLlama(model)
+    with progress(f"compiling {model.name}"):
+        llama = CompiledLlama(model)
     choose = chooser(sampling, tokens)
     text = model.tokenizer.stream(special=False)
     stop = model.tokenizer.ends if args.stop else ()
@@ -121,7 +111,8 @@ def _paged(
     if not args.n:
         return
     capacity = min(len(tokens) + args.n, model.config.context)
-    llama = PagedLlama(model, page_size=args.page_size or 16, capacity=capacity)
+    with progress(f"compiling {model.name}"):
+        llama = PagedLlama(model, page_size=args.page_size or 16, capacity=capacity)
     engine = Engine(llama, tokenizer=model.tokenizer, prefix=None)
     engine.submit(
         tokens,

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from relaxlab.cli import Mistake
+from relaxlab.cli._files import writing
 from relaxlab.cli._program import configure_program, open_call
+from relaxlab.cli._progress import progress
 from relaxlab.runtime.vm.observer import CallStarted
 from relaxlab.trace import DebugSession
 from relaxlab.widgets import VMStepper
@@ -57,15 +59,19 @@ def run(args: argparse.Namespace) -> int:
         raise Mistake(f"expected the name of a page, like run.html, after -o; got {output}")
     if not output.absolute().parent.is_dir():
         raise Mistake(f"no folder {output.absolute().parent} to write {output.name} to")
+    if output.is_dir():
+        raise Mistake(f"{output} is a folder: name a page in it after -o, like {output}/run.html")
     machine, values = open_call(args)
     with DebugSession(machine, args.function, *values, limit=args.limit) as session:
-        session.record()
+        with progress(f"recording {args.function}"):
+            session.record()
         error = session.error
         if error is not None and _refused_its_arguments(session):
             raise error
         stepper = VMStepper(session)
         stepper.goto(session.timeline.first_step)
-        stepper.to_html(output)
+        with writing(output):
+            stepper.to_html(output)
         steps = f"{len(session.timeline)} step{'' if len(session.timeline) == 1 else 's'}"
         dropped = session.timeline.first_step
         kept = f"the last {steps} of {session.timeline.end}" if dropped else steps

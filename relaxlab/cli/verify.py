@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from relaxlab.cli import Mistake
-from relaxlab.runtime.vm import VMExecutable
+from relaxlab.cli._files import load_unverified
 from relaxlab.runtime.vm.verify import NOTES, RULES, Finding, find_notes, find_problems
 
 __all__ = ["EXAMPLE", "configure", "run"]
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.file is None:
         raise Mistake("expected a FILE (see relaxlab verify --help)")
-    executable = VMExecutable.load_from_file(args.file, verify=False)
+    executable = load_unverified(args.file)
     findings = find_problems(executable)
     notes = [] if findings else find_notes(executable)
     if args.json:

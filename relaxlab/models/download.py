@@ -122,6 +122,8 @@ def find_model(name: str) -> Path:
         path = Path(name)
         if path.is_file():
             return path
+        if path.is_dir():
+            raise ModelNotFoundError(f"{name} is a folder: expected the path of a GGUF file in it")
         names = ", ".join(MODELS)
         raise ModelNotFoundError(
             f"no model {name!r}: expected one of {names}, or a GGUF file's path "

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from relaxlab.models import tiny
 from relaxlab.models.config import LlamaConfig
 from relaxlab.models.download import find_model
-from relaxlab.models.gguf import GGUFFile
+from relaxlab.models.gguf import GGUFError, GGUFFile
 from relaxlab.models.tokenizer import ByteTokenizer, Tokenizer, tokenizer_from_gguf
 from relaxlab.models.weights import GGUFWeights
 
@@ -64,6 +64,11 @@ def open_model(name: str) -> LanguageModel:
     """
     if name == "tiny":
         return LanguageModel(name, tiny.CONFIG, tiny.weights(), ByteTokenizer())
-    file = GGUFFile.open(find_model(name))
-    weights = GGUFWeights(file)
-    return LanguageModel(name, weights.config, weights, tokenizer_from_gguf(file))
+    path = find_model(name)
+    try:
+        file = GGUFFile.open(path)
+        weights = GGUFWeights(file)
+        tokenizer = tokenizer_from_gguf(file)
+    except GGUFError as error:
+        raise GGUFError(f"{path}: {error}") from None
+    return LanguageModel(name, weights.config, weights, tokenizer)

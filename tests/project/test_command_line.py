@@ -81,7 +81,7 @@ def test_a_new_file_is_a_new_command(extra_command, capsys):
         ("raise KeyError('k')", 1, "relaxlab: KeyError: 'k' (--debug shows where)"),
         ("raise RuntimeError", 1, "relaxlab: RuntimeError:  (--debug shows where)"),
         ("open('/no/such/file')", 1, "relaxlab: No such file or directory: /no/such/file"),
-        ("raise KeyboardInterrupt", 130, ""),
+        ("raise KeyboardInterrupt", 130, "relaxlab: stopped by Ctrl-C"),
         ("return 1", 1, ""),
     ],
 )

@@ -114,6 +114,11 @@ def _chapter(path: Path, out: Path) -> _Chapter:
             client.execute(env={**os.environ, EXPORT_VIEWS: place}, stderr=subprocess.DEVNULL)
         except CellExecutionError as error:
             raise Mistake(f"{path.name}: a cell failed: {error.ename}: {error.evalue}") from None
+        except AssertionError:
+            # nbclient takes Ctrl-C and SIGTERM for itself, ends its kernel, and trips over that
+            if client.km is None:
+                raise KeyboardInterrupt from None
+            raise
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relaxlab.cli import Stopped
 from relaxlab.cli.lab.kernel import CellOutput, Kernel, connected_kernel, text_of
 from relaxlab.cli.lab.notebooks import TOUR
 from relaxlab.cli.lab.server import ServerError, running_server
@@ -89,7 +90,9 @@ async def _check(root: Path, scratch: Path, port: int | None, seconds: float) ->
     assert task is not None
     if sys.platform != "win32":
         # A supervisor's SIGTERM must not leave a server behind: unwind as for Ctrl-C.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        asyncio.get_running_loop().add_signal_handler(
+            signal.SIGTERM, task.cancel, str(signal.SIGTERM.value)
+        )
     started = time.perf_counter()
     try:
         async with asyncio.timeout(seconds):
@@ -100,8 +103,10 @@ async def _check(root: Path, scratch: Path, port: int | None, seconds: float) ->
     except ServerError as error:
         print(f"FAILED: {error}")
         return 1
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as cancelled:
         print("stopped by a signal; everything was stopped")
+        if cancelled.args:
+            raise Stopped(int(cancelled.args[0])) from None
         raise KeyboardInterrupt from None
     elapsed = time.perf_counter() - started
     print(f"server and kernel stopped ({elapsed:.1f} s in all)")
