@@ -118,8 +118,9 @@ def parse_argument(text: str, number: int = 1) -> Any:
         return _value(literal)
     except (ValueError, TypeError):
         raise Mistake(
-            f"argument {number}: expected a number, a string, a boolean, None, a tuple of such, "
-            f"or a list of numbers or booleans whose rows are equally long, got {shown!r}"
+            f"argument {number}: expected a Python literal made of numbers, strings, booleans, "
+            "None, tuples of them, and lists of numbers or booleans whose rows are equally long; "
+            f"got {shown!r}"
         ) from None
 
 
