@@ -129,21 +129,32 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return code
     except KeyboardInterrupt as stop:
+        _settle_output()
         number = _number(stop)
         by = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
         print(f"relaxlab: stopped by {by}", file=sys.stderr)
         return 128 + number
     except BrokenPipeError:
-        # The reader went away (`relaxlab dis x | head`). Python's own flush at exit must not
-        # complain about it either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        _settle_output()
+        return 0  # the reader went away: `relaxlab dis x | head`
     except Exception as error:  # noqa: BLE001 - the one place where every failure becomes a line
+        _settle_output()
         if debug:
             traceback.print_exc()
         else:
             print(f"relaxlab: {_one_line(error)}", file=sys.stderr)
         return 2 if isinstance(error, Mistake) else 1
+
+
+def _settle_output() -> None:
+    """Write what is left to standard output, or drop it where nothing can be written.
+
+    Otherwise Python would try again when it ends, and complain in its own way.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(words: list[str]) -> int:

@@ -1,7 +1,9 @@
 """One style of help, errors and exit codes for every command."""
 
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -81,6 +83,7 @@ def test_a_new_file_is_a_new_command(extra_command, capsys):
         ("raise KeyError('k')", 1, "relaxlab: KeyError: 'k' (--debug shows where)"),
         ("raise RuntimeError", 1, "relaxlab: RuntimeError:  (--debug shows where)"),
         ("open('/no/such/file')", 1, "relaxlab: No such file or directory: /no/such/file"),
+        ("raise MemoryError('1 TiB')", 1, "relaxlab: not enough memory: 1 TiB"),
         ("raise KeyboardInterrupt", 130, "relaxlab: stopped by Ctrl-C"),
         ("return 1", 1, ""),
     ],
@@ -130,6 +133,36 @@ def test_a_reader_who_goes_away_is_no_error(extra_command, tmp_path):
     )
     assert done.stdout == "x"
     assert done.stderr == ""
+
+
+def test_ctrl_c_is_not_lost_in_a_destructor(extra_command, capsys):
+    extra_command(
+        "import time\n"
+        "    class Lost:\n"
+        "        def __del__(self):\n"
+        "            raise KeyboardInterrupt\n"
+        "    Lost()\n"
+        "    time.sleep(0.5)\n"
+        "    for _ in range(10): time.sleep(0.01)\n"
+        "    return 0"
+    )
+    assert main(["extra_probe", "1"]) == 130
+    assert capsys.readouterr().err == "relaxlab: stopped by Ctrl-C\n"
+
+
+def test_signals_have_their_handlers_back(extra_command):
+    extra_command("import signal; signal.raise_signal(signal.SIGTERM)\n    return 0")
+    before = (signal.getsignal(signal.SIGTERM), sys.unraisablehook)
+    assert main(["extra_probe", "1"]) == 143
+    assert (signal.getsignal(signal.SIGTERM), sys.unraisablehook) == before
+
+
+def test_a_console_with_a_small_alphabet_gets_all_the_text(extra_command, monkeypatch):
+    extra_command("print('1 \u2026 2')\n    return 0")
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", out)
+    assert main(["extra_probe", "1"]) == 0
+    assert out.buffer.getvalue() == b"1 \\u2026 2\n"
 
 
 def test_doctor_names_every_part_and_how_to_add_it(capsys):
