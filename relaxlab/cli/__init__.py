@@ -48,7 +48,7 @@ from typing import Final, NoReturn
 
 import relaxlab
 
-__all__ = ["Mistake", "Stopped", "command_names", "main", "summary"]
+__all__ = ["Mistake", "Stopped", "command_names", "main", "summary", "whole_parser"]
 
 _DESCRIPTION = "A glass-box Relax: compiler, virtual machine and paged KV cache you can look into."
 # What ends a program that does not listen; Windows has the first only.
@@ -177,6 +177,14 @@ def _dispatch(words: list[str]) -> int:
         return 0
     code: int = command.run(args)
     return code
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """Return the parser of every command, each imported: what a completion script is made from."""
+    parser, sub_parsers = _root_parser(command_names())
+    for name, sub_parser in sub_parsers.choices.items():
+        _configure(sub_parser, import_module(f"{__name__}.{name}"))
+    return parser
 
 
 def _mend_streams() -> None:

