@@ -5,11 +5,14 @@ import os
 import re
 import shutil
 import stat
+import struct
 import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from relaxlab.widgets import demos
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
@@ -114,6 +117,31 @@ def test_the_readme_links_only_to_files_that_exist():
     links = re.findall(r"\]\(([^)#:]+)\)", README)
     assert links
     assert [link for link in links if not (REPOSITORY / link).exists()] == []
+
+
+def test_the_readmes_pictures_are_small_and_come_light_and_dark():
+    shown = re.findall(
+        r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="(\S+)-dark\.png">\s*'
+        r'<img src="(\S+)-light\.png" alt="[^"]{20,}"></picture>',
+        README,
+    )
+    assert shown
+    assert all(dark == light for dark, light in shown)
+    named = {f"{place}-{theme}.png" for place, _ in shown for theme in ("light", "dark")}
+    folder = REPOSITORY / "notebooks" / "pictures"
+    assert {f"notebooks/pictures/{path.name}" for path in folder.iterdir()} == named
+    for name in named:
+        data = (REPOSITORY / name).read_bytes()
+        assert data.startswith(b"\x89PNG\r\n\x1a\n")
+        width, height = struct.unpack(">II", data[16:24])
+        assert 1600 <= width <= 2400
+        assert 800 <= height <= 2000
+        assert len(data) <= 150_000
+
+
+def test_the_readme_lists_the_exported_demos():
+    for name in demos.names():
+        assert f"\n   - `{name}.html`: " in README
 
 
 def test_ci_runs_the_readmes_test_command():
