@@ -22,9 +22,9 @@ __all__ = ["EXAMPLE", "configure", "run"]
 
 EXAMPLE = """
 relaxlab step model.bin main "[1.0, 2.0]" 3
-relaxlab step model.bin main x.npy --import my_kernels
-relaxlab step model.so main x.npy
-printf 'break main+2\\ncontinue\\nback\\n' | relaxlab step model.bin main 3
+relaxlab step model.bin main x.npy 3 --import my_kernels
+relaxlab step model.so main x.npy w.npy
+printf 'break main+2\\ncontinue\\nback\\n' | relaxlab step model.bin main x.npy 3
 """
 
 _PROMPT = "(step) "

@@ -28,8 +28,8 @@ __all__ = ["EXAMPLE", "configure", "run"]
 
 EXAMPLE = """
 relaxlab trace model.bin main "[1.0, 2.0]" 3 -o run.html
-relaxlab trace model.so main x.npy -o run.html
-relaxlab trace loop.bin count 1000000 --limit 50000 -o run.html
+relaxlab trace model.so main x.npy w.npy -o run.html
+relaxlab trace model.bin main x.npy 3 --limit 50000 -o run.html
 """
 
 _CHECKS: Final = ("vm.builtin.check_", "vm.builtin.match_")
