@@ -6,8 +6,9 @@ serving system builds around it is here, one noun per file: `request` says what 
 `block_hash_cache`) remember which prefixes are computed, `prefix_cache` maps them onto the cache's
 sequences, `eviction` picks what is forgotten, `speculation` guesses ahead, `scheduler` decides who
 runs, `pages` and `rounds` carry that out, and `engine` is the loop. `events` tells all of it, so
-that it can be drawn. `conversation` is a chat on top; `disaggregate` puts prefill elsewhere.
-Counterpart: MLC's serving engine; the sources of each rule are named where it is used.
+that it can be drawn. `conversation` is a chat on top; `disaggregate` puts prefill elsewhere, and
+`neighbour` into a second process of the same machine. Counterpart: MLC's serving engine; the
+sources of each rule are named where it is used.
 
 Examples
 --------

@@ -6,6 +6,7 @@ Nobody copies on arrival, and nobody but the asking side owns pages: they stay p
 other side says that it is done, or is gone. What carries the bytes is MPI's one-sided put; the
 cache finds it by the names under which TVM's finds NVSHMEM. Both sides must agree on the layout
 of their pages, by a hash, before anything moves. Counterpart: kv.md 3.11; MLC's disaggregation.
+(`relaxlab.serve.neighbour` does the same on one machine, without MPI.)
 
 Start both processes with MPI (``mpiexec -n 2``, or ipyparallel's ``Cluster(engines="mpi", n=2)``),
 create `SymmetricMemory` and the model inside ``memory.installed()`` in both, then let one call
@@ -26,32 +27,22 @@ Examples
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from relaxlab.models.paged_llama import PagedLlama
 from relaxlab.runtime.kv.checkpoint import layout_hash
 from relaxlab.runtime.kv.transfer import compress, decompress
-from relaxlab.runtime.packed_func import PackedFunc, register_global_func, remove_global_func
-from relaxlab.runtime.tensor import Tensor
+from relaxlab.serve.page_memory import Blocks, PageMemory
 from relaxlab.serve.prefix_cache import PrefixCache
 from relaxlab.serve.radix_tree import RadixTree
 
 __all__ = ["Ask", "RemotePrefill", "Reply", "SymmetricMemory", "layout_of", "serve_prefill"]
 
 _TAG = 7  # of control messages
-_NAMES = (
-    "runtime.disco.nvshmem.init_nvshmem",
-    "runtime.disco.nvshmem.empty",
-    "nvshmem.KVTransfer",
-    "nvshmem.KVTransferPageToPage",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +91,8 @@ class _Bye:
     """No more requests come."""
 
 
-class SymmetricMemory:
-    """Memory in every process of a communicator that the others can write to.
+class SymmetricMemory(PageMemory):
+    """Memory in every process of a communicator that the others can write to, by MPI.
 
     Parameters
     ----------
@@ -113,28 +104,11 @@ class SymmetricMemory:
     def __init__(self, comm: Any) -> None:
         from mpi4py import MPI  # noqa: PLC0415 (an optional dependency)
 
-        self._mpi, self.comm = MPI, comm
+        super().__init__(comm)
+        self._mpi = MPI
         self._window: Any = None
         self._types: dict[tuple[int, int, int], Any] = {}
         self._in_flight: list[NDArray[Any]] = []
-        self.bytes_put = 0
-
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Let caches made within send their rows through this memory."""
-        functions: tuple[PackedFunc, ...] = (
-            lambda *_: None,
-            self._empty,
-            self._put_tokens,
-            self._put_pages,
-        )
-        for name, function in zip(_NAMES, functions, strict=True):
-            register_global_func(name, function)
-        try:
-            yield
-        finally:
-            for name in _NAMES:
-                remove_global_func(name)
 
     def flush(self) -> None:
         """Return when everything that was put is there."""
@@ -147,77 +121,18 @@ class SymmetricMemory:
         if self._window is not None:
             self._window.Sync()
 
-    def _empty(self, shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
-        if self._window is not None:
-            raise RuntimeError("symmetric memory: there is a cache already: one memory, one cache")
-        kind = dtype.numpy()
-        self._window = self._mpi.Win.Allocate(
-            int(np.prod(shape)) * kind.itemsize, 1, comm=self.comm
-        )
+    def _allocate(self, size: int) -> Any:
+        self._window = self._mpi.Win.Allocate(size, 1, comm=self.comm)
         self._window.Lock_all()
-        array = np.frombuffer(self._window.tomemory(), kind).reshape(tuple(shape))
-        array[:] = 0
-        return Tensor(array, dtype, device)
+        return self._window.tomemory()
 
-    def _put_tokens(
-        self, pages: Tensor, k: Tensor, v: Tensor, slots: Tensor, receivers: Tensor, _: object
-    ) -> None:
-        self._put(pages, k.array, v.array, slots.array, receivers.array)
-
-    def _put_pages(
-        self,
-        pages: Tensor,
-        local: Tensor,
-        slots: Tensor,
-        local_slots: Tensor,
-        receivers: Tensor,
-        _: object,
-    ) -> None:
-        page, row = np.divmod(local_slots.array, local.shape[3])
-        k, v = local.array[page, 0, :, row], local.array[page, 1, :, row]
-        self._put(pages, k, v, slots.array, receivers.array)
-
-    def _put(
-        self,
-        pages: Tensor,
-        k: NDArray[Any],
-        v: NDArray[Any],
-        slots: NDArray[np.int32],
-        receivers: NDArray[np.int32],
-    ) -> None:
-        """Put rows ``[n, H, D]`` into the slots of receivers, as few and large as pages allow."""
-        _, _, heads, size, dim = (int(n) for n in pages.shape)
-        width = dim * k.itemsize
-        page_bytes = 2 * heads * size * width
-        starts = [0, *(np.flatnonzero(_breaks(slots, receivers, size)) + 1).tolist(), len(slots)]
-        for first, last in pairwise(starts):
-            slot = int(slots[first]) if first < last else -1
-            if slot < 0:
-                continue
-            rows = np.stack([k[first:last], v[first:last]]).transpose(0, 2, 1, 3).copy()
-            page, row = divmod(slot, size)
-            at = pages.byte_offset + page * page_bytes + row * width
-            place = self._place(2 * heads, (last - first) * width, size * width)
-            data = [rows, rows.nbytes, self._mpi.BYTE]
-            self._window.Put(data, int(receivers[first]), [at, 1, place])
-            self._in_flight.append(rows)  # MPI reads it until the flush
-            self.bytes_put += rows.nbytes
-
-    def _place(self, count: int, length: int, stride: int) -> Any:
-        """Return the type of ``count`` blocks of ``length`` bytes, ``stride`` bytes apart."""
-        key = (count, length, stride)
+    def _write(self, rows: NDArray[Any], receiver: int, place: Blocks) -> None:
+        key = (place.count, place.length, place.stride)
         if key not in self._types:
             self._types[key] = self._mpi.BYTE.Create_vector(*key).Commit()
-        return self._types[key]
-
-
-def _breaks(slots: NDArray[np.int32], receivers: NDArray[np.int32], size: int) -> NDArray[np.bool_]:
-    """Say after which rows another run begins: elsewhere, in another page, or for another."""
-    here, after = slots[:-1], slots[1:]
-    apart = (after != here + 1) | (after % size == 0) | (receivers[1:] != receivers[:-1])
-    both_nowhere = (here < 0) & (after < 0)
-    broken: NDArray[np.bool_] = apart & ~both_nowhere
-    return broken
+        data = [rows, rows.nbytes, self._mpi.BYTE]
+        self._window.Put(data, receiver, [place.at, 1, self._types[key]])
+        self._in_flight.append(rows)  # MPI reads it until the flush
 
 
 def layout_of(llama: PagedLlama) -> str:
@@ -244,7 +159,7 @@ class RemotePrefill:
     """
 
     def __init__(
-        self, memory: SymmetricMemory, llama: PagedLlama, *, peer: int = 0, least: int = 8
+        self, memory: PageMemory, llama: PagedLlama, *, peer: int = 0, least: int = 8
     ) -> None:
         self.least = least
         self._memory, self._llama, self._peer = memory, llama, peer
@@ -285,6 +200,8 @@ class RemotePrefill:
 
     def alive(self) -> bool:
         """Whether the other process is there; on another machine it is taken to be."""
+        if self._memory.lost():
+            return False
         if self._hello.host != socket.gethostname():
             return True
         return _runs(self._hello.process)
@@ -295,7 +212,7 @@ class RemotePrefill:
             self._memory.comm.send(_Bye(), dest=self._peer, tag=_TAG)
 
 
-def serve_prefill(memory: SymmetricMemory, llama: PagedLlama, *, peer: int = 1) -> int:
+def serve_prefill(memory: PageMemory, llama: PagedLlama, *, peer: int = 1) -> int:
     """Compute prompts for another process until it closes; return how many.
 
     Prompts are remembered: of a common beginning the rows are sent page to page.
@@ -310,7 +227,7 @@ def serve_prefill(memory: SymmetricMemory, llama: PagedLlama, *, peer: int = 1) 
 
 
 def _prefill(
-    memory: SymmetricMemory, llama: PagedLlama, prefix: PrefixCache, ask: Ask, peer: int
+    memory: PageMemory, llama: PagedLlama, prefix: PrefixCache, ask: Ask, peer: int
 ) -> str | None:
     """Compute one prompt and put its rows; return what went wrong, after which nothing is put."""
     own = layout_of(llama)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from relaxlab.models.reference import ReferenceLlama, greedy
-from relaxlab.serve.disaggregate import _breaks
+from relaxlab.serve.page_memory import breaks
 from tests.models.test_generate import TOKENS
 from tests.serve.two_processes_prompts import PROMPTS
 
@@ -104,5 +104,4 @@ def test_pages_of_a_cancelled_prompt_stay_pinned_until_it_has_come(expected):
 def test_rows_travel_in_runs_that_end_with_pages():
     slots = np.array([4, 5, 6, 7, 8, -1, -1, 3, 2, 9], np.int32)
     receivers = np.array([1, 1, 1, 1, 1, -1, -1, 1, 1, 2], np.int32)
-    breaks = np.flatnonzero(_breaks(slots, receivers, 4)).tolist()
-    assert breaks == [3, 4, 6, 7, 8]
+    assert np.flatnonzero(breaks(slots, receivers, 4)).tolist() == [3, 4, 6, 7, 8]
