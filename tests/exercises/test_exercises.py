@@ -152,6 +152,19 @@ def test_an_unknown_exercise_names_its_neighbours():
         ("09.q1", 4, [(3, "as before the fork"), (6, "nothing were shared"), (9, "9 (int)")]),
         ("11.q1", None, [(7, "7 (int)"), ("two", "two")]),
         ("13.q1", 3, [(6, "all kernels"), (5, "one capture served"), (0, "0 (int)")]),
+        (
+            "15.q1",
+            6958080,
+            [
+                (7004160, "the last token"),
+                (9169920, "nothing were there"),
+                (9216000, "the whole prompt"),
+                (3479040, "one of the two"),
+                (1739520, "how many numbers"),
+                (151, "151 (int)"),
+                (6958080.0, "6958080.0 (float)"),
+            ],
+        ),
     ],
 )
 def test_the_answers_of_a_chapter_are_judged(name, right, wrong):
