@@ -1,7 +1,11 @@
-"""Each notebook has one exercise, whose check fails until it is solved."""
+"""Each notebook has one exercise, whose check fails until it is solved.
+
+Their outputs are compared by nbval; here is what makes that mean something.
+"""
 
 import re
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import nbclient
@@ -78,3 +82,10 @@ def test_the_notebook_says_at_its_end_that_its_claims_hold(path):
     last = notebook.cells[-1]
     assert "assert " in last.source
     assert last.outputs[-1].text == "all claims hold\n"
+
+
+@pytest.mark.parametrize(("path", "after"), [*pairwise(NOTEBOOKS), (NOTEBOOKS[-1], NOTEBOOKS[0])])
+def test_the_end_of_a_chapter_leads_to_the_next(path, after):
+    notebook = nbformat.read(path, as_version=4)
+    (*_, last) = (cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    assert re.findall(r"\]\((\S+\.ipynb)\)", last)[-1] == after.name
