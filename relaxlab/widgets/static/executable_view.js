@@ -192,7 +192,12 @@ function render({ model, el }) {
   let drawing = null;
 
   function later() {
-    drawing ??= requestAnimationFrame(() => draw());
+    drawing ??= requestAnimationFrame(() => {
+      drawing = null;
+      // without a height (a theme is just being exchanged) there is nothing to draw for; rows that
+      // were drawn for the top of the file would stay when the old place comes back into view
+      if (rows.clientHeight) draw();
+    });
   }
 
   function sentence() {
