@@ -105,6 +105,8 @@ class NotebookPage:
         self.command("apputils:change-theme", theme=name)
         light = "true" if name.endswith("Light") else "false"
         self.page.wait_for_selector(f"body[data-jp-theme-light='{light}']", state="attached")
+        # Lab draws over everything until the new style sheet is there
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 
     def cells(self) -> Locator:
         """Every cell, in order."""
