@@ -97,7 +97,13 @@ def command_names() -> list[str]:
 
 
 def summary(name: str) -> str:
-    """Return the first line of a command's docstring, read without importing the command."""
+    """Return the first line of a command's docstring, read without importing the command.
+
+    Raises
+    ------
+    Mistake
+        If there is no such command.
+    """
     spec = find_spec(f"{__name__}.{name}")
     if spec is None or spec.origin is None:
         raise Mistake(f"no command {name!r}")

@@ -70,7 +70,13 @@ class Op(Expr):
         return self._table.get(key, default)
 
     def set_attr(self, key: str, value: Any, *, override: bool = False) -> None:
-        """Put ``value`` into the table; a taken key needs ``override=True``."""
+        """Put ``value`` into the table; a taken key needs ``override=True``.
+
+        Raises
+        ------
+        ValueError
+            If the key is taken and ``override`` is False.
+        """
         if key in self._table and not override:
             raise ValueError(
                 f"operator {self.name!r} already has {key!r}; pass override=True to replace it"

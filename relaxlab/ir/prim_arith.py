@@ -437,7 +437,13 @@ def bitwise_xor(a: Any, b: Any) -> Expr:
 
 
 def bitwise_not(a: Any) -> Expr:
-    """Return ``~a`` of an integer or a boolean."""
+    """Return ``~a`` of an integer or a boolean.
+
+    Raises
+    ------
+    InternalError
+        If ``a`` is a float.
+    """
     a = as_operand(a)
     if scalar_dtype(a).is_float:
         raise InternalError(f"bitwise_not needs an integer operand, got {str(a.dtype)!r}: {a!r}")
@@ -458,7 +464,13 @@ def shift_right(a: Any, b: Any) -> Expr:
 
 
 def if_then_else(cond: Any, true_value: Any, false_value: Any, span: Any = None) -> Expr:
-    """Return a choice of which only the chosen side is evaluated."""
+    """Return a choice of which only the chosen side is evaluated.
+
+    Raises
+    ------
+    InternalError
+        If the condition is no boolean.
+    """
     condition = as_operand(cond)
     if not scalar_dtype(condition).is_bool:
         raise InternalError(

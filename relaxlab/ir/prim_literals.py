@@ -199,7 +199,13 @@ def _named_range(dtype: DataType, what: str) -> tuple[int, int]:
 
 
 def infinity(dtype: DataType | str) -> Expr:
-    """Return the positive infinity of a floating point dtype."""
+    """Return the positive infinity of a floating point dtype.
+
+    Raises
+    ------
+    InternalError
+        If the dtype has none.
+    """
     element = DataType(dtype)
     if element.code != DataTypeCode.FLOAT and element.code != DataTypeCode.BFLOAT:
         raise InternalError(f"cannot decide infinity for dtype {str(element)!r}")

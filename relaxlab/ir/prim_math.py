@@ -93,6 +93,8 @@ def _unary(name: str, floats_only: bool = False) -> Callable[[Any], Expr]:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return {name} of ``x``, in the dtype of ``x``."
+    if floats_only:
+        function.__doc__ += "\n\nRaises\n------\nTypeError\n    If ``x`` is no float.\n"
     return function
 
 
@@ -182,7 +184,13 @@ pow = power
 
 
 def abs(x: Any) -> Expr:
-    """Return the absolute value; an integer becomes a :class:`Select`."""
+    """Return the absolute value; an integer becomes a :class:`Select`.
+
+    Raises
+    ------
+    InternalError
+        If the dtype has no absolute value.
+    """
     operand = as_operand(x)
     dtype = scalar_dtype(operand)
     if dtype.is_uint:
@@ -200,7 +208,13 @@ def abs(x: Any) -> Expr:
 
 
 def isnan(x: Any) -> Expr:
-    """Say whether ``x`` is NaN; float16 is widened first, an integer never is."""
+    """Say whether ``x`` is NaN; float16 is widened first, an integer never is.
+
+    Raises
+    ------
+    InternalError
+        If the dtype is neither a float nor an integer.
+    """
     x = as_operand(x)
     dtype = scalar_dtype(x)
     if dtype.is_int or dtype.is_uint:
@@ -215,7 +229,13 @@ def isnan(x: Any) -> Expr:
 
 
 def isinf(x: Any) -> Expr:
-    """Say whether ``x`` is an infinity; written with ``fabs`` and ``isnan`` as in TVM."""
+    """Say whether ``x`` is an infinity; written with ``fabs`` and ``isnan`` as in TVM.
+
+    Raises
+    ------
+    InternalError
+        If the dtype has no infinity.
+    """
     x = as_operand(x)
     dtype = scalar_dtype(x)
     if dtype.is_int or dtype.is_uint:

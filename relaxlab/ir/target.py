@@ -50,6 +50,11 @@ class Target(Node):
     ----------
     spec
         A kind name (``"llvm"``), a dict with ``"kind"`` and options, or another target.
+
+    Raises
+    ------
+    ValueError
+        If its kind is unknown.
     """
 
     kind: TargetKind

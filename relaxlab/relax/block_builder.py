@@ -303,7 +303,13 @@ class BlockBuilder:
         return self.bind_normalized(self._normalizer.normalize(self._to_expr(expr)), name_hint)
 
     def emit_output(self, output: Values, name_hint: str = "") -> Var:
-        """Bind an output of the dataflow block: a variable visible after it."""
+        """Bind an output of the dataflow block: a variable visible after it.
+
+        Raises
+        ------
+        InternalError
+            If no dataflow block is open.
+        """
         if not self._block().is_dataflow:
             raise InternalError("EmitOutput has to be called inside dataflow block.")
         value = self._normalizer.normalize(self._to_expr(output))
@@ -384,7 +390,15 @@ class BlockBuilder:
         return self.emit(self.call_te(func, *args, **kwargs))
 
     def emit_normalized(self, binding: Binding) -> None:
-        """Append a binding whose value is in normal form already."""
+        """Append a binding whose value is in normal form already.
+
+        Raises
+        ------
+        InternalError
+            If it binds a dataflow variable outside a dataflow block.
+        TypeError
+            If it is no binding.
+        """
         block = self._block()
         if not isinstance(binding, VarBinding | MatchCast):
             raise TypeError(f"unknown kind of binding: {type(binding).__name__}")
@@ -504,7 +518,13 @@ class BlockBuilder:
             self._define_types_in_scope(param.ty for param in params)
 
     def end_scope(self) -> None:
-        """Close the innermost scope."""
+        """Close the innermost scope.
+
+        Raises
+        ------
+        InternalError
+            If none is open.
+        """
         if not self._scopes:
             raise InternalError("no scope is open")
         self._scopes.pop()

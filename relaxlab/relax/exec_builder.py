@@ -340,13 +340,25 @@ class ExecBuilder:
         return name in self._index
 
     def save_memory_scope(self, word: int, scope: str) -> None:
-        """Record the memory scope of a constant, given its argument word."""
+        """Record the memory scope of a constant, given its argument word.
+
+        Raises
+        ------
+        InternalError
+            If the word is no constant's.
+        """
         if kind_number(word) != ArgKind.CONST_IDX:
             raise InternalError("a memory scope belongs to a constant, not to another operand")
         self._memory_scopes[value_of(word)] = scope
 
     def set_word(self, instruction: int, word: int, value: int) -> None:
-        """Replace word ``word`` of an instruction: how jump offsets are filled in afterwards."""
+        """Replace word ``word`` of an instruction: how jump offsets are filled in afterwards.
+
+        Raises
+        ------
+        InternalError
+            If there is no such instruction, or it has no such word.
+        """
         if not 0 <= instruction < len(self._offsets):
             raise InternalError(
                 f"instruction {instruction} does not exist: {len(self._offsets)} were emitted"

@@ -196,6 +196,13 @@ class Function(BaseFunc):
         Whether calling it has no visible effect.
     attrs
         ``global_symbol`` (absent: private), ``Primitive``, ``num_input``, ...
+
+    Raises
+    ------
+    InternalError
+        If neither ``ret_ty`` nor the body's type is known.
+    TypeError
+        If a parameter has no type.
     """
 
     params: tuple[Var, ...] = field(metadata=DEFINES)

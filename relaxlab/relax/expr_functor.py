@@ -259,7 +259,13 @@ class ExprVisitor:
         self.visit_binding_block_(block)
 
     def visit_binding(self, binding: Binding) -> None:
-        """Visit a binding of either kind."""
+        """Visit a binding of either kind.
+
+        Raises
+        ------
+        TypeError
+            If it is no binding.
+        """
         if isinstance(binding, MatchCast):
             self.visit_match_cast_(binding)
         elif isinstance(binding, VarBinding):
@@ -497,7 +503,13 @@ class ExprMutator:
         return block if same and type(new) is type(block) else new
 
     def visit_binding(self, binding: Binding) -> None:
-        """Emit what replaces a binding."""
+        """Emit what replaces a binding.
+
+        Raises
+        ------
+        TypeError
+            If it is no binding.
+        """
         if isinstance(binding, MatchCast):
             self.visit_match_cast_(binding)
         elif isinstance(binding, VarBinding):

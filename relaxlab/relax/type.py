@@ -44,6 +44,13 @@ class TensorType(Type):
         Virtual device it lives on; None for unknown.
     ndim
         Rank when ``shape`` is None; -1 for unknown.
+
+    Raises
+    ------
+    TypeError
+        If ``shape`` is no shape.
+    ValueError
+        If ``ndim`` contradicts it, or is less than -1.
     """
 
     shape: Expr | None
@@ -102,6 +109,11 @@ class ShapeType(Type):
         Its dimensions, or None.
     ndim
         Their number when ``values`` is None; -1 for unknown.
+
+    Raises
+    ------
+    ValueError
+        If ``ndim`` contradicts ``values``, or is less than -1.
     """
 
     values: tuple[Expr, ...] | None

@@ -60,7 +60,13 @@ class Device:
 
     @staticmethod
     def from_dlpack(number: int, index: int = 0) -> "Device":
-        """Return the device with DLPack's type ``number`` (1 is the CPU, 2 is CUDA)."""
+        """Return the device with DLPack's type ``number`` (1 is the CPU, 2 is CUDA).
+
+        Raises
+        ------
+        ValueError
+            If ``number`` is neither.
+        """
         if number not in _NAMES:
             raise ValueError(f"unknown device type number {number}: expected one of {_NAMES}")
         return Device(_NAMES[number], index)

@@ -83,7 +83,13 @@ class Tensor:
     def from_bytes(
         cls, data: bytes, shape: Iterable[int], dtype: DataType | str = "float32"
     ) -> "Tensor":
-        """Return a new tensor with the elements of ``data`` (row-major, little-endian)."""
+        """Return a new tensor with the elements of ``data`` (row-major, little-endian).
+
+        Raises
+        ------
+        ValueError
+            If ``data`` has not the bytes of ``shape`` and ``dtype``.
+        """
         element, dims = DataType(dtype), ShapeTuple(shape)
         # a bytearray is a copy that may be written to
         memory = np.frombuffer(bytearray(data), np.uint8)
@@ -237,7 +243,13 @@ def empty(
     device: Device | None = None,
     mem_scope: str | None = None,
 ) -> Tensor:
-    """Return a new tensor with undefined contents."""
+    """Return a new tensor with undefined contents.
+
+    Raises
+    ------
+    ValueError
+        If an extent of ``shape`` is negative.
+    """
     device = require_cpu(device or _CPU, mem_scope)
     element = DataType(dtype)
     dims = ShapeTuple(shape)

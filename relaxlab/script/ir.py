@@ -50,6 +50,15 @@ def vdevice(target: Any = None, vdevice_id: Any = 0, memory_scope: Any = "global
     ----------
     target
         A kind such as ``"llvm"``, a dictionary of a target's fields, or a target.
+    vdevice_id
+        Number of the device among those of the target.
+    memory_scope
+        Which of its memories.
+
+    Raises
+    ------
+    TypeError
+        If the number or the name is something else.
     """
     if not isinstance(vdevice_id, int) or not isinstance(memory_scope, str):
         raise TypeError(

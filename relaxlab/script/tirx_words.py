@@ -99,6 +99,7 @@ def _buffer(
     offset_factor: int = 1,
     layout: Any = "default",
 ) -> BufferAnnotation:
+    """Say what a parameter is, as in ``x: T.Buffer((n, 4), "float32")``."""
     if data is not None:
         raise TypeError("T.Buffer takes no data; use T.decl_buffer(shape, dtype, data=...)")
     return _buffer_annotation(

@@ -105,6 +105,8 @@ def compute(
         A word about the kind of computation.
     attrs
         Annotations of the block.
+    varargs_names
+        Names for the loops of ``*args``.
 
     Returns
     -------
@@ -215,11 +217,18 @@ def extern(
     in_buffers, out_buffers
         Buffers to use, where names, alignment or offsets matter; by default they may begin
         anywhere (``elem_offset``).
+    tag, attrs
+        As for :func:`compute`.
 
     Returns
     -------
     Tensor or tuple of Tensor
         One per shape.
+
+    Raises
+    ------
+    ValueError
+        If ``dtype`` is None and the inputs have not one dtype.
     """
     several = bool(shape) and not isinstance(shape[0], Expr | int)
     shapes = [to_shape(s) for s in (shape if several else (shape,))]

@@ -153,7 +153,13 @@ class Interpreter:
     # ------------------------------------------------------------ statements
 
     def run(self, stmt: Any, frame: Frame) -> None:
-        """Run one statement."""
+        """Run one statement.
+
+        Raises
+        ------
+        InternalError
+            If the statement has no meaning in a kernel.
+        """
         match stmt:
             case SeqStmt(seq=statements):
                 for statement in statements:
@@ -338,7 +344,13 @@ class Interpreter:
     # ------------------------------------------------------------ expressions
 
     def value(self, expr: Any, frame: Frame) -> Any:
-        """Compute an expression; a vector is a list of its lanes."""
+        """Compute an expression; a vector is a list of its lanes.
+
+        Raises
+        ------
+        InternalError
+            If the expression has no meaning in a kernel.
+        """
         match expr:
             case IntImm(dtype=dtype, value=value) | FloatImm(dtype=dtype, value=value):
                 return scalar.literal(value, dtype)

@@ -52,7 +52,13 @@ __all__ = [
 
 
 def broadcast_to(data: Tensor, shape: Sequence[Expr | int]) -> Tensor:
-    """Repeat a tensor along dimensions of extent 1, and new leading ones, up to ``shape``."""
+    """Repeat a tensor along dimensions of extent 1, and new leading ones, up to ``shape``.
+
+    Raises
+    ------
+    ValueError
+        If ``shape`` has fewer dimensions.
+    """
     dims = tuple(
         prim_ops.const(d, data.shape[0].dtype if data.shape else "int64")
         if isinstance(d, int)

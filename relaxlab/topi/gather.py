@@ -33,6 +33,11 @@ def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
         Of shape (number of indices, ...); that number must be a literal.
     batch_dims
         How many leading dimensions of ``data`` follow those of the result.
+
+    Raises
+    ------
+    ValueError
+        If the first extent of ``indices`` is no literal.
     """
     count = static_extent(indices.shape[0])
     if count is None:

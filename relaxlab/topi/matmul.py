@@ -30,6 +30,11 @@ def matmul(a: Tensor, b: Tensor, out_dtype: DataType | str | None = None) -> Ten
         the right, and that dimension is dropped from the result.
     out_dtype
         Dtype in which products are formed and added; that of the operands by default.
+
+    Raises
+    ------
+    ValueError
+        If an operand has no dimension.
     """
     if not a.ndim or not b.ndim:
         raise ValueError("matmul needs operands of one or more dimensions")

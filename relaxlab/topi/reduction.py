@@ -162,7 +162,13 @@ def argmin(data: Tensor, axis: int | None = None, keepdims: bool = False) -> Ten
 
 
 def collapse_sum(data: Tensor, target_shape: Sequence[Expr]) -> Tensor:
-    """Add up what broadcasting from ``target_shape`` would have repeated."""
+    """Add up what broadcasting from ``target_shape`` would have repeated.
+
+    Raises
+    ------
+    ValueError
+        If ``target_shape`` has more dimensions.
+    """
     ahead = data.ndim - len(target_shape)
     if ahead < 0:
         raise ValueError(

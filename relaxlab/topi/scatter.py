@@ -145,6 +145,11 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, reduction: str = 
         Of the remaining shape of the indices, then that of ``data`` without the indexed dimensions.
     reduction
         ``"update"``, ``"add"``, ``"mul"``, ``"min"`` or ``"max"`` of old and new.
+
+    Raises
+    ------
+    ValueError
+        If the first extent of ``indices`` is no literal.
     """
     combine = _update("scatter_nd", reduction, ["update", "add", "mul", "min", "max"])
     depth = static_extent(indices.shape[0])
@@ -195,6 +200,11 @@ def index_put(
         Of the shape of the broadcast indices, or broadcast to it.
     accumulate
         Whether to add instead.
+
+    Raises
+    ------
+    ValueError
+        If there is not one index tensor for each dimension.
     """
     if len(indices) != data.ndim:
         raise ValueError(

@@ -54,6 +54,11 @@ def searchsorted(
         Whether equal elements lie before the value.
     out_dtype
         Dtype of the result.
+
+    Raises
+    ------
+    ValueError
+        If ``sorted_sequence`` has not one dimension.
     """
     if sorted_sequence.ndim != 1:
         raise ValueError(

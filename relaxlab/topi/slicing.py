@@ -47,6 +47,11 @@ def take(
     mode
         ``"fast"`` trusts the indices, ``"clip"`` limits them, ``"wrap"`` counts modulo,
         ``"nan"`` gives NaN for those out of range.
+
+    Raises
+    ------
+    ValueError
+        If ``mode`` is not known.
     """
     if mode not in ("fast", "clip", "wrap", "nan"):
         raise ValueError(f"take: unknown mode {mode!r}; expected fast, clip, wrap or nan")

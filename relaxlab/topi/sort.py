@@ -99,6 +99,10 @@ def topk(
 
     Parameters
     ----------
+    data
+        A tensor.
+    axis
+        Along which.
     k
         How many; all when there are not more, or when it is less than 1.
     ret_type
@@ -107,6 +111,11 @@ def topk(
         Whether the smallest are wanted.
     dtype
         Dtype of the positions.
+
+    Raises
+    ------
+    ValueError
+        If ``ret_type`` is none of the three.
     """
     if ret_type not in ("both", "values", "indices"):
         raise ValueError(f"topk: ret_type must be both, values or indices, got {ret_type!r}")

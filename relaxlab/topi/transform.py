@@ -47,7 +47,13 @@ __all__ = [
 
 
 def transpose(data: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """Permute dimensions; without ``axes`` reverse them."""
+    """Permute dimensions; without ``axes`` reverse them.
+
+    Raises
+    ------
+    ValueError
+        If ``axes`` is no permutation.
+    """
     order = (
         tuple(reversed(range(data.ndim)))
         if axes is None
@@ -95,8 +101,12 @@ def expand_dims(data: Tensor, axis: int | Sequence[int], num_newaxis: int = 1) -
 
     Parameters
     ----------
+    data
+        A tensor.
     axis
         Where they lie in the result (several), or where the first of ``num_newaxis`` lies.
+    num_newaxis
+        How many, when ``axis`` is one number.
     """
     if isinstance(axis, int):
         first = normalize_axis(axis, data.ndim + 1)
@@ -274,6 +284,11 @@ def meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, .
     """Return, for each vector, its coordinate at every point of the grid they span.
 
     With ``indexing="xy"`` the first two dimensions of the grid are swapped.
+
+    Raises
+    ------
+    ValueError
+        If ``indexing`` is neither.
     """
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid: indexing must be ij or xy, got {indexing!r}")

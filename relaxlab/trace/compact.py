@@ -285,6 +285,11 @@ def state_at(trace: dict[str, Any], position: int) -> MachineState:
     """Return the state at a position of a compact trace, as ``Timeline.state`` does.
 
     Views decode in their own language; this says what they must find.
+
+    Raises
+    ------
+    IndexError
+        If the position is outside the trace.
     """
     first, steps = trace["first_step"], len(trace["ops"])
     if not first <= position <= first + steps:

@@ -220,7 +220,13 @@ class DebugSession:
         return None if top is None else top.at(self.depth)
 
     def select(self, depth: int) -> Self:
-        """Look at frame number ``depth``, counted from the bottom; moving selects the top again."""
+        """Look at frame number ``depth``, counted from the bottom; moving selects the top again.
+
+        Raises
+        ------
+        IndexError
+            If there is no such frame.
+        """
         top = self.timeline.depth(self.position)
         if not 0 <= depth <= top:
             raise IndexError(f"no frame {depth}: expected 0 to {top}")
@@ -692,7 +698,13 @@ class DebugSession:
     # ---- questions --------------------------------------------------------------------------
 
     def evaluate(self, text: str) -> Any:
-        """Return the value of an expression in the selected frame."""
+        """Return the value of an expression in the selected frame.
+
+        Raises
+        ------
+        ExpressionError
+            If it is no expression, or has no value here.
+        """
         frame = self.frame
         if frame is None:
             raise ExpressionError(f"{text!r} has no value here: the program is over")

@@ -43,6 +43,11 @@ class Recorder:
     timeline : Timeline
         The states of the steps that are kept; it grows while the machine runs, and is another
         object after steps were dropped.
+
+    Raises
+    ------
+    ValueError
+        If ``limit`` is less than 1.
     """
 
     def __init__(self, limit: int | None = 100_000) -> None:

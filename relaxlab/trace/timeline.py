@@ -96,7 +96,13 @@ class Frame:
     entry: tuple[Value, ...]
 
     def at(self, depth: int) -> "Frame":
-        """Return the frame number ``depth`` from the bottom."""
+        """Return the frame number ``depth`` from the bottom.
+
+        Raises
+        ------
+        InternalError
+            If the stack is not that deep.
+        """
         frame: Frame | None = self
         while frame is not None and frame.depth > depth:
             frame = frame.below
@@ -300,7 +306,13 @@ class Timeline:
     # ---- growing ----------------------------------------------------------------------------
 
     def append(self, event: Event) -> None:
-        """Add the next event."""
+        """Add the next event.
+
+        Raises
+        ------
+        InternalError
+            If the event belongs to another step than the next.
+        """
         match event:
             case InstructionStarted(step, _, _, pc):
                 if step != self._begun:

@@ -35,6 +35,11 @@ class GraphReplay(View):
     ----------
     position : int
         How many moments of the history have happened; changing it moves the view.
+
+    Raises
+    ------
+    TypeError
+        If ``recorder`` is something else.
     """
 
     _esm = bundle(STATIC / "graph_replay.js")

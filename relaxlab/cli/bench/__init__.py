@@ -37,7 +37,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and print; the exit code is 1 if a bar that could be judged is missed."""
+    """Measure and print; the exit code is 1 if a bar that could be judged is missed.
+
+    Raises
+    ------
+    Mistake
+        If a group is unknown.
+    """
     unknown = [group for group in args.groups if group not in _GROUPS]
     if unknown:
         raise Mistake(f"unknown group {unknown[0]!r}: expected any of {', '.join(_GROUPS)}")

@@ -52,6 +52,8 @@ def run_tvm(script: str, text: str = "", *, timeout: float = 300.0) -> float | N
         Python source; ``tvm``, ``relax``, ``np``, ``measure`` and ``TEXT`` are defined.
     text
         What ``TEXT`` is.
+    timeout
+        Seconds after which the script is given up.
 
     Raises
     ------

@@ -50,7 +50,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Start JupyterLab, or check that it works."""
+    """Start JupyterLab, or check that it works.
+
+    Raises
+    ------
+    Mistake
+        If the port is no port, or is taken.
+    """
     port: int | None = args.port
     if port is not None and not 0 < port < 65536:
         raise Mistake(f"--port must be between 1 and 65535, got {port}")

@@ -191,7 +191,7 @@ class DFPattern:
 
 @dataclass(frozen=True, eq=False)
 class WildcardPattern(DFPattern):
-    """Anything."""
+    """Matches any expression."""
 
     def found(self, matcher: Matcher, expr: Expr) -> Expr | None:
         """Return what is meant, see :meth:`DFPattern.found`."""

@@ -139,7 +139,10 @@ def _constant(name: str, summary: str) -> tuple[Callable[..., Call], Callable[..
         return call_op(like_op, x, dtype=to_dtype(dtype))
 
     build.__name__ = build.__qualname__ = name
-    build.__doc__ = f"A tensor of {summary}, of a shape and a dtype."
+    build.__doc__ = (
+        f"A tensor of {summary}, of a shape and a dtype.\n\n"
+        "Raises\n------\nTypeError\n    If ``dtype`` is missing.\n"
+    )
     build_like.__name__ = build_like.__qualname__ = f"{name}_like"
     build_like.__doc__ = f"A tensor of {summary} with the shape (and dtype) of ``x``."
     return build, build_like
@@ -236,6 +239,11 @@ def eye(n: Any, m: Any = None, k: Any = 0, dtype: _Dtype = "float32") -> Call:
         Which diagonal: 0 the main one, positive ones above it.
     dtype
         Element type.
+
+    Raises
+    ------
+    TypeError
+        If a size or the diagonal is a text, which is what a dtype in the wrong place is.
     """
     for name, value in (("n", n), ("m", m), ("k", k)):
         if isinstance(value, str):

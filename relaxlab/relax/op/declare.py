@@ -64,6 +64,8 @@ def declare(
         Names of the attributes, in printing order.
     pure
         Whether a call has no visible effect.
+    optional
+        How many of the last arguments may be left out.
     variadic
         Whether any number of arguments is accepted.
     **table

@@ -93,6 +93,11 @@ def one_hot(indices: Expr, on_value: Expr, off_value: Expr, depth: int, axis: in
         Length of the vectors.
     axis
         Where the new axis lies in the result.
+
+    Raises
+    ------
+    InternalError
+        If ``depth`` is not positive.
     """
     if depth <= 0:
         raise InternalError(f"one_hot: depth must be positive, but got {depth}")
@@ -197,6 +202,11 @@ def gather_nd(data: Expr, indices: Expr, batch_dims: int = 0) -> Call:
         int64; along the last axis lie the indices that name one element or sub-tensor.
     batch_dims
         How many leading dimensions ``data`` and ``indices`` share.
+
+    Raises
+    ------
+    InternalError
+        If ``batch_dims`` is negative.
     """
     if batch_dims < 0:
         raise InternalError(f"GatherND batch_dims must not be negative, got {batch_dims}")

@@ -92,6 +92,8 @@ def take(x: Expr, indices: Any, axis: int | None = None, mode: str = "fast") -> 
         A tensor; 1-D when ``axis`` is None.
     indices
         Integer tensor, or one integer; its shape replaces the axis.
+    axis
+        Along which; None takes from a 1-D tensor.
     mode
         Indices out of range: ``"fast"`` means there are none (the kernel may check), ``"clip"``
         takes the nearest, ``"wrap"`` counts round, ``"nan"`` gives NaN.

@@ -214,6 +214,8 @@ def call_tir_inplace(
 
     Parameters
     ----------
+    gvar, args, out_ty
+        As for :func:`call_tir`.
     inplace_indices
         For each output the input it overwrites, or -1 for a fresh one; at least one is not -1.
     """

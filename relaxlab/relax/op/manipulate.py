@@ -187,7 +187,13 @@ _PERMUTE_DIMS = declare("permute_dims", ("x",), _infer_permute_dims, attributes=
 
 
 def permute_dims(x: Expr, axes: Sequence[int] | None = None) -> Call:
-    """Reorder axes; None reverses them."""
+    """Reorder axes; None reverses them.
+
+    Raises
+    ------
+    TypeError
+        If ``axes`` is a single number.
+    """
     if isinstance(axes, int):
         raise TypeError(f"permute_dims needs a list of axes, got {axes}")
     return call_op(_PERMUTE_DIMS, x, axes=to_axes(axes))

@@ -68,6 +68,8 @@ def call_packed(func: str | Expr, *args: Any, ty_args: Types = None) -> Call:
     ----------
     func
         Its name.
+    *args
+        What it is called with; numbers and lists become expressions.
     ty_args
         Type of the result; several mean a tuple, none that it is not known.
     """

@@ -32,7 +32,13 @@ _TO_VDEVICE = declare("to_vdevice", ("data",), _infer_to_vdevice, attributes=("d
 
 
 def to_vdevice(data: Expr, dst_vdevice: VDevice) -> Call:
-    """Copy a tensor to a virtual device of the module."""
+    """Copy a tensor to a virtual device of the module.
+
+    Raises
+    ------
+    TypeError
+        If ``dst_vdevice`` is no :class:`relaxlab.ir.VDevice`.
+    """
     if not isinstance(dst_vdevice, VDevice):
         raise TypeError(f"to_vdevice needs a VDevice, got {dst_vdevice!r}")
     return call_op(_TO_VDEVICE, data, dst_vdevice=dst_vdevice)

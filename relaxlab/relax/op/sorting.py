@@ -90,8 +90,23 @@ def topk(
 
     Parameters
     ----------
+    data
+        A tensor.
+    k
+        How many; all when it is less than 1.
+    axis
+        Along which.
+    largest
+        Whether the largest are wanted, the smallest otherwise.
+    dtype
+        Dtype of the positions.
     ret_type
         ``"values"``, ``"indices"``, or ``"both"`` for a tuple of the two.
+
+    Raises
+    ------
+    ValueError
+        If ``ret_type`` is none of the three.
     """
     if ret_type not in ("both", "values", "indices"):
         raise ValueError(f"topk: ret_type must be both, values or indices, got {ret_type!r}")

@@ -92,7 +92,13 @@ class BindSymbolicVars(ModulePass):
     func_name: str | None = None
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Return the module with the sizes replaced."""
+        """Return the module with the sizes replaced.
+
+        Raises
+        ------
+        InternalError
+            If the function is none of Relax, or a key names no size of it.
+        """
         if self.func_name is not None:
             gvar = mod.get_global_var(self.func_name)
             func = mod.functions[gvar]

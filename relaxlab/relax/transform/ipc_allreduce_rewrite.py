@@ -98,7 +98,7 @@ class IPCAllReduceRewrite(ModulePass):
 
     Parameters
     ----------
-    strategy
+    allreduce_strategy
         Which algorithm that function is to take.
     """
 

@@ -79,7 +79,13 @@ class DataflowBlockPass(FunctionPass):
         raise TypeError(f"{type(self).__name__} needs `transform_dataflowblock`")
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Transform the blocks of a function, those of branches and local functions too."""
+        """Transform the blocks of a function, those of branches and local functions too.
+
+        Raises
+        ------
+        TypeError
+            If a block's transformation makes something else of the function.
+        """
 
         def visit_block(block: BindingBlock) -> BindingBlock:
             if isinstance(block, DataflowBlock):

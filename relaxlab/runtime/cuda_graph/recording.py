@@ -75,7 +75,13 @@ class RecordingBackend:
         self._open = False
 
     def begin(self) -> "_Notes":
-        """Open a capture; one at a time."""
+        """Open a capture; one at a time.
+
+        Raises
+        ------
+        InternalError
+            If one is open already.
+        """
         if self._open:
             raise InternalError(
                 "a capture is open already: expected it to be finished or abandoned first"

@@ -47,6 +47,8 @@ class Attention:
         One tensor per local layer.
     transfer
         The functions that send rows; None if the cache was made without.
+    device
+        Where the pages are.
 
     Attributes
     ----------

@@ -150,7 +150,14 @@ class PagedAttentionKVCache(TreeCommits, RowExchange):
             self._tell(SequenceRevived(seq_id))
 
     def enable_sliding_window_for_seq(self, seq_id: int, window: int, sink: int) -> None:
-        """Let a sequence keep its first ``sink`` tokens and the newest, ``window`` in all."""
+        """Let a sequence keep its first ``sink`` tokens and the newest, ``window`` in all.
+
+        Raises
+        ------
+        InternalError
+            If the cache was made without sliding windows, there is no such sequence, it has a
+            window already, or the numbers make none.
+        """
         if not self.config.support_sliding_window and not self.config.layer_sliding:
             raise InternalError(
                 "The KV cache does not support sliding window: "
@@ -261,7 +268,13 @@ class PagedAttentionKVCache(TreeCommits, RowExchange):
             self._tell(RoundFinished())
 
     def get_query_positions(self) -> Tensor:
-        """Return the positions of this round's tokens, int32 ``[T]``."""
+        """Return the positions of this round's tokens, int32 ``[T]``.
+
+        Raises
+        ------
+        ValueError
+            In :func:`exact` mode, if the round is longer than a chunk of prefill.
+        """
         batch = self._any_round("get_query_positions")
         if batch.exact and batch.total > self.config.prefill_chunk_size:
             raise ValueError(

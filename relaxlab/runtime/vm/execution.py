@@ -159,7 +159,13 @@ class Execution:
 
     @property
     def result(self) -> Any:
-        """What the function returned; an execution that is not over has none."""
+        """What the function returned; an execution that is not over has none.
+
+        Raises
+        ------
+        ValueError
+            If it is not over, or ended with an error.
+        """
         if self.frames or self.error is not None:
             raise ValueError(f"no result: {self!r}")
         return self._first.result

@@ -161,6 +161,11 @@ class VirtualMachine:
         How many frames of an error the run loop has named, for compiled functions below it.
     extensions : dict
         One object per extension type, such as caches of captured graphs.
+
+    Raises
+    ------
+    ValueError
+        If ``rt_mod`` is no executable, or ``exec_mode`` is unknown.
     """
 
     NAIVE_ALLOCATOR: Final = 1
@@ -375,7 +380,13 @@ class VirtualMachine:
     # ---- devices ----------------------------------------------------------------------------
 
     def add_device(self, device: Device, kind: object) -> None:
-        """Append a device with an allocator, ``"naive"`` (1) or ``"pooled"`` (2)."""
+        """Append a device with an allocator, ``"naive"`` (1) or ``"pooled"`` (2).
+
+        Raises
+        ------
+        InternalError
+            If ``kind`` is neither.
+        """
         if kind not in _ALLOCATOR_NUMBERS:
             raise InternalError(
                 f"unknown allocator kind {kind!r}: expected 1 (naive) or 2 (pooled)"
@@ -417,6 +428,8 @@ class VirtualMachine:
             What to bind.
         saved_name
             Name for ``vm[saved_name]``; it may hide another function.
+        *args, **kwargs
+            What is bound, by place or by the parameter's name.
         include_return
             Whether the saved function returns the result, or None.
         """
@@ -461,7 +474,13 @@ class VirtualMachine:
     # ---- what the module functions need -----------------------------------------------------
 
     def require_closure(self, name: str) -> Closure:
-        """Return the closure of a table entry or a saved function; errors as the module's."""
+        """Return the closure of a table entry or a saved function; errors as the module's.
+
+        Raises
+        ------
+        ValueError
+            If there is no such function, or a saved value is none.
+        """
         if name in self._doors:
             return self._doors[name][0]
         value = self.program.functions.get(name)

@@ -62,6 +62,11 @@ def script(
         ``"script.use_pep695": True`` writes symbolic variables as ``def main[n](...)`` (Python
         3.12 and later) instead of ``n = TypeVar("n")``. It is off by default, so that the text
         does not depend on the version of Python.
+
+    Raises
+    ------
+    ValueError
+        If an option is unknown.
     """
     options = dict(extra_config or {})
     p = Printing(use_pep695=bool(options.pop("script.use_pep695", False)))

@@ -129,7 +129,13 @@ def instance_norm(
     axes: Sequence[int],
     epsilon: float = 1e-5,
 ) -> Tensor:
-    """Normalize over some dimensions, which leave out the channels; parameters as group_norm."""
+    """Normalize over some dimensions, which leave out the channels; parameters as group_norm.
+
+    Raises
+    ------
+    TypeError
+        If the data is neither float16 nor float32.
+    """
     if str(data.dtype) not in ("float16", "float32"):
         raise TypeError(f"instance_norm: only float16 and float32 data, got {data.dtype}")
     place = normalize_axis(channel_axis, data.ndim)

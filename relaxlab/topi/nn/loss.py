@@ -41,6 +41,11 @@ def nll_loss(
         ``"none"``, ``"sum"``, or ``"mean"``, which divides by the sum of the weights.
     ignore_index
         A target that does not count.
+
+    Raises
+    ------
+    ValueError
+        If ``reduction`` is none of the three.
     """
     if reduction not in ("none", "sum", "mean"):
         raise ValueError(f"nll_loss: reduction must be none, sum or mean, got {reduction!r}")

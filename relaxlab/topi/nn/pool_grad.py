@@ -102,6 +102,11 @@ def pool_grad(
         What was pooled.
     kernel, stride, padding, pool_type, ceil_mode, layout, count_include_pad
         As given to ``pool``.
+
+    Raises
+    ------
+    ValueError
+        If ``pool_type`` is neither.
     """
     backward = _Backward(grad, data, kernel, stride, padding, ceil_mode, layout)
     if pool_type == "avg":

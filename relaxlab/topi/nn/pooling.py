@@ -155,6 +155,11 @@ def pool(
         Order of dimensions.
     count_include_pad
         Whether the padding counts in a mean.
+
+    Raises
+    ------
+    ValueError
+        If ``pool_type`` is neither.
     """
     windows = _Windows(data, kernel, stride, dilation, padding, ceil_mode, layout)
     if pool_type == "max":
@@ -202,6 +207,11 @@ def adaptive_pool(
         ``"max"`` or ``"avg"``.
     layout
         Order of dimensions.
+
+    Raises
+    ------
+    ValueError
+        If ``pool_type`` is neither.
     """
     if pool_type not in ("avg", "max"):
         raise ValueError(f"adaptive_pool: pool_type must be max or avg, got {pool_type!r}")

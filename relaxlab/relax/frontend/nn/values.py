@@ -40,6 +40,11 @@ class Tensor:
     ----------
     _expr
         What it is called in the function under construction.
+
+    Raises
+    ------
+    TypeError
+        If the expression is no tensor.
     """
 
     def __init__(self, *, _expr: Expr) -> None:
@@ -49,7 +54,13 @@ class Tensor:
 
     @property
     def shape(self) -> list[Dimension]:
-        """Sizes: numbers where they are known, expressions elsewhere."""
+        """Sizes: numbers where they are known, expressions elsewhere.
+
+        Raises
+        ------
+        ValueError
+            If they are not known at all.
+        """
         shape = self._type.shape
         if not isinstance(shape, ShapeExpr):
             raise ValueError("nn.Tensor: the sizes of this tensor are not known")
@@ -112,7 +123,13 @@ def emit(value: Expr, name: str = "") -> Expr:
 
 
 def wrap_nested(expr: Expr, name: str) -> Tensor | tuple[Tensor, ...]:
-    """Bind a value and return it as a tensor, or as a tuple of the tensors in it."""
+    """Bind a value and return it as a tensor, or as a tuple of the tensors in it.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    """
     variable = expr if isinstance(expr, Var) else emit(expr, name)
     match variable.ty:
         case TensorType():
