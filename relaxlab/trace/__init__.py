@@ -20,6 +20,7 @@ from relaxlab.trace.explain import explain_events, explain_instruction
 from relaxlab.trace.graph_recorder import GraphRecorder
 from relaxlab.trace.linked_program import LinkedProgram, link_program
 from relaxlab.trace.phases import Phase, phases_of
+from relaxlab.trace.pool_clock import PoolClock
 from relaxlab.trace.pool_recorder import PoolRecorder
 from relaxlab.trace.pool_text import render_pool
 from relaxlab.trace.pool_timeline import PoolTimeline
@@ -38,6 +39,7 @@ __all__ = [
     "LinkedProgram",
     "PassRecorder",
     "Phase",
+    "PoolClock",
     "PoolRecorder",
     "PoolTimeline",
     "Recorder",

@@ -29,16 +29,28 @@ from collections import deque
 from typing import Any, NamedTuple, Self
 
 from relaxlab.runtime.container import Array
+from relaxlab.runtime.kv.kv_state import KVState
 from relaxlab.runtime.tensor import Tensor, tensor
 from relaxlab.runtime.vm import VirtualMachine
 from relaxlab.runtime.vm.bytecode import VMFuncInfo, VMFuncKind
 from relaxlab.runtime.vm.execution import Execution
-from relaxlab.runtime.vm.observer import MachineState, RunFailed, RunFinished, Value
+from relaxlab.runtime.vm.observer import (
+    Event,
+    InstructionStarted,
+    MachineState,
+    Observer,
+    RunFailed,
+    RunFinished,
+    Value,
+)
 from relaxlab.trace.breakpoints import Breakpoint, LogText, Stop, Watch
 from relaxlab.trace.compact import compact_trace
 from relaxlab.trace.condition import Expression, ExpressionError
 from relaxlab.trace.phases import Phase, is_builtin_call, phases_of
+from relaxlab.trace.pool_clock import PoolClock
+from relaxlab.trace.pool_recorder import PoolRecorder
 from relaxlab.trace.recorder import Recorder
+from relaxlab.trace.state_copy import copied_state
 from relaxlab.trace.text import render
 from relaxlab.trace.timeline import Frame, Timeline, Write
 
@@ -106,8 +118,8 @@ class DebugSession:
     function
         Name of the function to call.
     args
-        Its arguments. The run uses them as they are; tensors are copied once more, so that a
-        second run can start from the same values.
+        Its arguments. The run uses them as they are; tensors and caches are copied once more, so
+        that a second run can start from the same values.
     limit
         How many of the last steps to keep; None keeps all.
 
@@ -131,6 +143,9 @@ class DebugSession:
         Whether :meth:`step` and :meth:`back` pass by calls of the machine's own functions.
     inside : bool
         Whether the text shows the phases of the instruction that runs next.
+    pools : list of PoolClock
+        For each cache among the arguments that a :class:`relaxlab.trace.PoolRecorder` records:
+        which of its events happened before which step.
     visits : deque of Visit
         The last places that were looked at, the current one included.
     visited : int
@@ -160,7 +175,8 @@ class DebugSession:
 
     def _begin(self, args: tuple[Any, ...]) -> None:
         recorder = Recorder(self._limit)
-        execution = self.vm.start(self.function, *args, observer=recorder)
+        self.pools = _clocks(args)
+        execution = self.vm.start(self.function, *args, observer=self._noting(recorder))
         _begin_without_memories(execution)
         self._recorder, self._execution = recorder, execution
         self.error: BaseException | None = None
@@ -174,6 +190,19 @@ class DebugSession:
         for breakpoint_ in self.breakpoints.values():
             breakpoint_.forget()
         self._notice(self.position)
+
+    def _noting(self, recorder: Recorder) -> Observer:
+        """Return an observer that also tells the clocks of caches which step begins."""
+        if not self.pools:
+            return recorder
+
+        def observe(event: Event) -> None:
+            recorder(event)
+            if isinstance(event, InstructionStarted):
+                for clock in self.pools:
+                    clock.note(event.step)
+
+        return observe
 
     # ---- where it is ------------------------------------------------------------------------
 
@@ -431,6 +460,8 @@ class DebugSession:
             self.error = error  # whatever the program raised is its outcome
             if not isinstance(error, Exception):
                 raise
+        for clock in self.pools:
+            clock.note(self.timeline.end)
         self._notice(before + 1)
 
     def _notice(self, first: int) -> None:
@@ -802,6 +833,12 @@ class DebugSession:
         )
 
 
+def _clocks(args: tuple[Any, ...]) -> list[PoolClock]:
+    """Return a clock for each cache among the arguments that somebody records."""
+    observers = (getattr(value, "observer", None) for value in args if isinstance(value, KVState))
+    return [PoolClock(one) for one in observers if isinstance(one, PoolRecorder)]
+
+
 def _begin_without_memories(run: Execution) -> None:
     """Let builtins forget what they know of earlier runs, so that a second run equals the first."""
     if run.watch is not None:
@@ -827,6 +864,8 @@ def _copied(value: Any) -> Any:
     match value:
         case Tensor():
             return tensor(value)
+        case KVState():
+            return copied_state(value)
         case Array():
             return Array(map(_copied, value))
         case list() | tuple() if type(value) in (list, tuple):

@@ -18,9 +18,10 @@ const { bytesOf, EventStream } = await load("event_stream.js");
 const { engineOf } = await load("engine_replay.js");
 const { emptyPool, filledRows, fold, freePages, PoolReplay, rowsIn, slotOf, snapshotOf, usersOf } =
   await load("pool_replay.js");
+const { PoolClock } = await load("pool_clock.js");
 
-const { cases } = process.env.RELAXLAB_CASES
-  ? JSON.parse(readFileSync(process.env.RELAXLAB_CASES, "utf8")) : { cases: [] };
+const { cases, clocks } = process.env.RELAXLAB_CASES
+  ? JSON.parse(readFileSync(process.env.RELAXLAB_CASES, "utf8")) : { cases: [], clocks: [] };
 
 const namesOf = (state, tokens) => Object.fromEntries([...state.blocks].map(([index, { names }]) =>
   [index, names.map((name) => tokens[name] ?? "?")]));
@@ -79,4 +80,17 @@ test("numbers beyond 32 bits survive", () => {
   const bytes = Uint8Array.from([0, 128, 128, 128, 128, 128, 64, 0, 255, 255, 255, 255, 255, 63]);
   const stream = new EventStream(bytes, schema, []);
   assert.deepEqual([stream.get(0).value, stream.get(1).value], [2 ** 40, -(2 ** 40)]);
+});
+
+test("steps and events meet where Python's clock says", () => {
+  for (const { data, before, steps } of clocks) {
+    const clock = new PoolClock(data);
+    assert.deepEqual(before.map((_, step) => clock.eventsBefore(step)), before);
+    for (const [event, near, step] of steps) {
+      assert.equal(clock.stepOf(event, near), step, `event ${event} near ${near}`);
+      assert.ok(clock.agree(step, event));
+    }
+  }
+  const empty = new PoolClock([[], [], [0]]);
+  assert.deepEqual([empty.eventsBefore(3), empty.stepOf(3, 8)], [0, 8]);
 });

@@ -5,13 +5,15 @@ import warnings
 from random import Random
 
 from relaxlab.errors import InternalError
+from relaxlab.relax.exec_builder import ExecBuilder
+from relaxlab.runtime.container import ShapeTuple
 from relaxlab.runtime.kv.cache_config import CacheConfig
 from relaxlab.runtime.kv.kernel_table import KernelTable
 from relaxlab.runtime.kv.misuse import KVCacheWarning
 from relaxlab.runtime.kv.paged_kv_cache import PagedAttentionKVCache
 from relaxlab.trace.pool_recorder import PoolRecorder
 
-__all__ = ["new_cache", "random_run", "story"]
+__all__ = ["new_cache", "paged_program", "random_run", "story"]
 
 
 def nothing(*arguments):
@@ -124,3 +126,36 @@ def story():
     cache.remove_sequence(1)
     cache.retain_sequence(2)
     return recorder
+
+
+def paged_program(tokens=2):
+    """Return a program that is given a cache: a prompt, a fork, and tokens in a called function.
+
+    ``main`` calls ``decode`` once a token, so steps that change the cache lie in two functions
+    between steps that do not; at the end one sequence leaves, and another shrinks.
+    """
+    ib = ExecBuilder()
+
+    def call(name, *args):
+        words = [
+            ib.convert_constant(ShapeTuple(one)) if isinstance(one, list) else one for one in args
+        ]
+        ib.emit_call(f"vm.builtin.kv_state_{name}", [ib.r(0), *words])
+
+    with ib.function("decode", num_inputs=1, param_names=["cache"]):
+        call("begin_forward", [0, 1], [1, 1])
+        call("end_forward")
+        ib.emit_call("vm.builtin.make_tuple", [ib.imm(1)], dst=1)
+        ib.emit_ret(ib.r(1))
+    with ib.function("main", num_inputs=1, param_names=["cache"]):
+        call("add_sequence", ib.imm(0))
+        call("begin_forward", [0], [6])
+        call("end_forward")
+        ib.emit_call("vm.builtin.make_tuple", [ib.imm(7)], dst=1)
+        call("fork_sequence", ib.imm(0), ib.imm(1), ib.imm(-1))
+        for _ in range(tokens):
+            ib.emit_call("decode", [ib.r(0)], dst=1)
+        call("popn", ib.imm(1), ib.imm(3))
+        call("remove_sequence", ib.imm(0))
+        ib.emit_ret(ib.r(1))
+    return ib.get()

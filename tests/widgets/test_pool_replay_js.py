@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from relaxlab.runtime.device import cpu
+from relaxlab.runtime.vm import VirtualMachine
+from relaxlab.trace import DebugSession, PoolRecorder
 from relaxlab.trace.pool_timeline import PoolTimeline
 from relaxlab.widgets import PagePool
 from tests.trace.engine_runs import crowded
-from tests.trace.pool_runs import random_run, story
+from tests.trace.pool_runs import new_cache, paged_program, random_run, story
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RUNS = 200
@@ -26,6 +29,24 @@ def case(recorder, seed):
         "states": [asdict(timeline.state(at)) for at in range(len(timeline) + 1)],
         "names": timeline.names(len(timeline)),
         "engines": [plain(timeline.engine(at)) for at in range(len(timeline) + 1)],
+    }
+
+
+def clock_case(tokens, limit):
+    """Return a clock and what Python's says of every step, and of every event."""
+    cache = new_cache(40)
+    PoolRecorder.of(cache)
+    machine = VirtualMachine(paged_program(tokens), cpu())
+    session = DebugSession(machine, "main", cache, limit=limit).record()
+    clock = session.pools[0].since(session.timeline.first_step)
+    return {
+        "data": clock.to_data(),
+        "before": [clock.events_before(step) for step in range(clock.end + 1)],
+        "steps": [
+            [event, near, clock.step_of(event, near)]
+            for event in range(len(clock.recorder.events) + 1)
+            for near in range(session.timeline.first_step, clock.end + 1, 5)
+        ],
     }
 
 
@@ -47,7 +68,8 @@ def test_the_page_folds_as_python_does_on_200_random_runs(tmp_path):
     cases.append(case(story(), RUNS))
     cases += [case(crowded(size, policy)[1], size) for size, policy in ((48, "lru"), (64, "lfu"))]
     path = tmp_path / "cases.json"
-    path.write_text(json.dumps({"cases": cases}), encoding="utf-8")
+    clocks = [clock_case(3, None), clock_case(40, 20), clock_case(40, 3)]
+    path.write_text(json.dumps({"cases": cases, "clocks": clocks}), encoding="utf-8")
     done = subprocess.run(
         [node, "--test", "tests/js/pool_replay.test.mjs"],
         cwd=REPOSITORY,

@@ -37,7 +37,12 @@ const HELP = [
   ["Tab, arrows", "from part to part; within a toolbar"],
 ];
 
-function render({ model, el }) {
+/**
+ * Put a pool into a page; returns how another view moves it, and how it is taken away.
+ *
+ * `moved(position, hurrying)` hears of every position that is drawn.
+ */
+export function mountPool({ model, el, moved = () => {} }) {
   const data = model.get("pool");
   let position = model.get("position");
   let playing = null;
@@ -228,6 +233,19 @@ function render({ model, el }) {
     model.save_changes();
   }
 
+  /** Go where another view of the page is; Python is told by whoever leads, once it rests. */
+  function show(to, hurrying) {
+    if (to === position && !hurrying) return tell();
+    pause();
+    position = Math.max(0, Math.min(end, to));
+    if (!hurrying) {
+      draw();
+      return tell();
+    }
+    model.set("position", position);
+    return later(true);
+  }
+
   function togglePlay() {
     if (playing) return pause();
     if (position >= end) position = 0;
@@ -384,6 +402,7 @@ function render({ model, el }) {
     }
     set(slider, "aria-valuetext", `${unit} ${position} of ${end}`);
     for (const run of runs) drawRun(run);
+    moved(position, hurrying);
   }
 
   function drawRun(run) {
@@ -879,7 +898,7 @@ function render({ model, el }) {
   const again = () => later();
   dark?.addEventListener?.("change", again);
   draw();
-  return () => {
+  const stop = () => {
     pause();
     clearTimeout(settling);
     live.stop();
@@ -887,6 +906,7 @@ function render({ model, el }) {
     dark?.removeEventListener?.("change", again);
     model.off("change:position", onPosition);
   };
+  return { show, stop, at: () => position };
 }
 
-export default { render };
+export default { render: (context) => mountPool(context).stop };

@@ -57,8 +57,14 @@ const HELP = [
 const STANDALONE = () => document.documentElement.classList.contains("rl-standalone");
 const SIGNS = { "+": "new", "-": "let go", "*": "changed" };
 
-function render({ model, el }) {
+/**
+ * Put a stepper into a page; returns how another view moves it, and how it is taken away.
+ *
+ * `moved(position, hurrying)` hears of every position that is drawn.
+ */
+export function mountStepper({ model, el, moved = () => {} }) {
   let cursor = fresh();
+  let gliding = false; // the slider is being dragged
   let playing = null; // {frame: request, last: time, owed: steps}
   let told = 0; // when Python was told last
   const live = new LiveLine();
@@ -105,8 +111,8 @@ function render({ model, el }) {
 
   const slider = element("input", {
     type: "range", class: "rl-slider", "aria-label": "Position in the run", step: "1",
-    oninput: () => { pause(); cursor.glide(Number(slider.value)); later(); },
-    onchange: () => { cursor.goto(Number(slider.value)); changed(); },
+    oninput: () => { pause(); gliding = true; cursor.glide(Number(slider.value)); later(); },
+    onchange: () => { gliding = false; cursor.goto(Number(slider.value)); changed(); },
   });
   const jump = element("input", {
     type: "number", class: "rl-number", "aria-label": "Go to step", title: "Go to step",
@@ -229,9 +235,27 @@ function render({ model, el }) {
   /** Let Python know; while playing not at every step, and never again what it said itself. */
   function tell() {
     told = performance.now();
+    keep();
+    model.save_changes();
+  }
+
+  function keep() {
     model.set("position", cursor.position);
     model.set("visits", cursor.trail());
-    model.save_changes();
+  }
+
+  /** Go where another view of the page is; Python is told by whoever leads, once it rests. */
+  function show(position, hurrying) {
+    if (position === cursor.position && !hurrying) return tell();
+    pause();
+    cursor.goto(position);
+    browsed = null;
+    if (!hurrying) {
+      draw();
+      return tell();
+    }
+    keep();
+    return later();
   }
 
   function speak() {
@@ -373,6 +397,7 @@ function render({ model, el }) {
     write(printed, text);
     printed.hidden = printedTitle.hidden = !text;
     if (text) printed.scrollTop = printed.scrollHeight;
+    moved(cursor.position, gliding || Boolean(playing));
   }
 
   function drawPosition() {
@@ -817,13 +842,14 @@ function render({ model, el }) {
   };
   onLink();
   globalThis.addEventListener?.("hashchange", onLink);
-  return () => {
+  const stop = () => {
     globalThis.removeEventListener?.("hashchange", onLink);
     pause();
     live.stop();
     shown.disconnect();
     for (const [name, listener] of heard) model.off(`change:${name}`, listener);
   };
+  return { show, stop, at: () => cursor.position };
 }
 
-export default { render };
+export default { render: (context) => mountStepper(context).stop };

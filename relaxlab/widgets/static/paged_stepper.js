@@ -1,0 +1,79 @@
+// A stepper and the pages of the cache that its program is given, on one clock.
+//
+// Both views are here, and each moves the other: a step that changes the cache moves the pages, and
+// the pages' own controls move the stepper to the instruction that makes the event. What the two say
+// to Python goes in one message, so that Python never sees one of them without the other.
+
+import { mountPool } from "./page_pool.js";
+import { PoolClock } from "./pool_clock.js";
+import { mountStepper } from "./vm_stepper.js";
+
+function render({ model, el }) {
+  const clock = new PoolClock(model.get("clock"));
+  let hearing = false; // Python speaks: it knows already
+  let saving = false;
+  let leader = null;
+  const heard = [];
+
+  /** The model as one of the views sees it: its `position` has another name for the other one. */
+  function part(names) {
+    const nameOf = (name) => names[name] ?? name;
+    return {
+      get: (name) => model.get(nameOf(name)),
+      set: (name, value) => model.set(nameOf(name), value),
+      save_changes: () => {
+        if (hearing || saving) return;
+        saving = true;
+        queueMicrotask(() => { saving = false; model.save_changes(); });
+      },
+      on: (change, listener) => {
+        const event = `change:${nameOf(change.slice("change:".length))}`;
+        const wrapped = () => {
+          hearing = true;
+          try { listener(); } finally { hearing = false; }
+        };
+        heard.push([event, wrapped]);
+        model.on(event, wrapped);
+      },
+      off() {}, // all at once, below
+    };
+  }
+
+  function lead(who, action) {
+    if (leader) return; // the other one follows: it does not lead back
+    leader = who;
+    try { action(); } finally { leader = null; }
+  }
+
+  let stepper = null;
+  let pool = null;
+  const above = document.createElement("div");
+  const below = document.createElement("div");
+  const both = document.createElement("div");
+  const frame = document.createElement("div");
+  both.className = "rl-both";
+  frame.className = "rl-both-frame";
+  both.append(above, below);
+  frame.append(both);
+  el.append(frame);
+  pool = mountPool({
+    model: part({ position: "event" }), el: below,
+    moved: (event, hurrying) => stepper && lead("pool", () => {
+      const step = clock.stepOf(event, stepper.at());
+      if (step !== stepper.at()) stepper.show(step, hurrying);
+    }),
+  });
+  stepper = mountStepper({
+    model: part({}), el: above,
+    moved: (step, hurrying) => lead("stepper", () => {
+      if (!clock.agree(step, pool.at())) pool.show(clock.eventsBefore(step), hurrying);
+    }),
+  });
+  return () => {
+    stepper.stop();
+    pool.stop();
+    for (const [event, listener] of heard) model.off(event, listener);
+  };
+}
+
+export default { render };
