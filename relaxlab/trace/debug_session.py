@@ -33,6 +33,7 @@ from relaxlab.runtime.kv.kv_state import KVState
 from relaxlab.runtime.tensor import Tensor, tensor
 from relaxlab.runtime.vm import VirtualMachine
 from relaxlab.runtime.vm.bytecode import VMFuncInfo, VMFuncKind
+from relaxlab.runtime.vm.disassemble import instruction_text
 from relaxlab.runtime.vm.execution import Execution
 from relaxlab.runtime.vm.observer import (
     Event,
@@ -46,6 +47,7 @@ from relaxlab.runtime.vm.observer import (
 from relaxlab.trace.breakpoints import Breakpoint, LogText, Stop, Watch
 from relaxlab.trace.compact import compact_trace
 from relaxlab.trace.condition import Expression, ExpressionError
+from relaxlab.trace.explain import explain_next
 from relaxlab.trace.phases import Phase, is_builtin_call, phases_of
 from relaxlab.trace.pool_clock import PoolClock
 from relaxlab.trace.pool_recorder import PoolRecorder
@@ -362,6 +364,33 @@ class DebugSession:
         if position > self.timeline.end:
             raise IndexError(f"no step {position}: the program ended after {self.timeline.end}")
         return self._moved(position, f"went to step {position}")
+
+    def find(self, text: str, *, backwards: bool = False) -> Self:
+        """Go to the next step (or the last one) that has a text, in any case of its letters.
+
+        Looked at are the instruction, as the code shows it, and the sentence on what it will do,
+        which tells names and values.
+
+        Raises
+        ------
+        ValueError
+            If there is no such step; the cursor stays.
+        """
+        wanted = text.casefold()
+        position = self.position
+        while (position := position + (-1 if backwards else 1)) >= self.timeline.first_step:
+            while position > self.timeline.end and not self.finished:
+                self._advance()
+            top = self.timeline.top(position) if position <= self.timeline.end else None
+            if top is None:
+                break
+            instruction = self.vm.executable.instruction(top.pc)
+            line = instruction_text(self.vm.executable, instruction)
+            words = explain_next(self.vm.executable, top)
+            if wanted in line.casefold() or wanted in words.casefold():
+                return self._moved(position, f"found {text!r}")
+        where = "before" if backwards else "after"
+        raise ValueError(f"no step {where} {self.position} has {text!r}")
 
     def record(self) -> Self:
         """Run the program to its end; the cursor stays where it is."""

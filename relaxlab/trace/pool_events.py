@@ -185,9 +185,11 @@ def explain_pool_event(event: PoolEvent) -> str:
 
 
 def _field(event: PoolEvent, name: str) -> str:
-    value = getattr(event, name)
+    value: Any = getattr(event, name)
     if name in ("entry", "source") and isinstance(value, tuple):
         return f"{value[0]}.{value[1]}"  # request and which of its answers
+    if name == "part":
+        return value or "whole"
     return _text(value)
 
 

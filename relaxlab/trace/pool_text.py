@@ -55,7 +55,14 @@ def render_pool(timeline: PoolTimeline, position: int) -> str:
         lines.append(f"done: {explain_pool_event(timeline.events[position - 1])}")
     at_end = position == len(timeline)
     coming = "nothing: the end" if at_end else explain_pool_event(timeline.events[position])
-    lines += [f"next: {coming}", "", "pages", *_grid(state), "", "sequences and their page tables"]
+    lines += [
+        f"next: {coming}",
+        "",
+        "pages",
+        *_grid(state, timeline.copies(position)),
+        "",
+        "sequences and their page tables",
+    ]
     lines += _sequences(state)
     lines.append(f"free stack, next page first: {free_pages(state)}")
     lines += _tokens(timeline, position, state)
@@ -124,7 +131,7 @@ def _chain(state: CacheState, sequence: SequenceState) -> list[BlockState]:
     return chain
 
 
-def _grid(state: CacheState) -> Iterator[str]:
+def _grid(state: CacheState, copies: dict[int, tuple[int, int]]) -> Iterator[str]:
     users = users_of(state)
     cells: dict[int, str] = {}
     for block in state.blocks:
@@ -134,7 +141,8 @@ def _grid(state: CacheState) -> Iterator[str]:
             if page != NO_PAGE:
                 rows = {row for row, _ in page_of(block, page, state.page_size)}
                 marks = "".join("#" if row in rows else "." for row in range(state.page_size))
-                cells[page] = f"{badge:3} {marks}"
+                copied = f" ←{copies[page][0]}" if page in copies else ""
+                cells[page] = f"{badge:3} {marks}{copied}"
     shown = min(state.num_pages, _PAGES_SHOWN)
     width = max(12, *(len(cell) + 6 for cell in cells.values())) if cells else 12
     texts = [f"{page:4} {cells.get(page, 'free')}" for page in range(shown)]

@@ -25,6 +25,7 @@ from relaxlab.runtime.kv.observer import (
     BlockFreed,
     CacheCleared,
     Event,
+    PagesFreed,
     PagesShared,
     PartialPageCopied,
     Popped,
@@ -154,6 +155,23 @@ class PoolTimeline:
                 fold.apply(event)
         texts = [*self.tokens, "?"]
         return {block: [texts[one] for one in found] for block, found in names.items()}
+
+    def copies(self, position: int) -> dict[int, tuple[int, int]]:
+        """Return, for each page that began as a copy, the page it was copied from and its rows."""
+        self._require(position)
+        copies: dict[int, tuple[int, int]] = {}
+        for event in self.events[:position]:
+            match event:
+                case CacheCleared():
+                    copies.clear()
+                case PartialPageCopied(_, page, _, source_page, rows):
+                    copies[page] = source_page, rows
+                case PagesFreed(_, pages) | Slid(_, _, _, _, pages, _, _):
+                    for page in pages:
+                        copies.pop(page, None)
+                case _:
+                    pass
+        return copies
 
     def _require(self, position: int) -> None:
         if not 0 <= position <= len(self.events):

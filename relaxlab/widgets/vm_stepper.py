@@ -282,6 +282,15 @@ class VMStepper(View):
         """Go to a step; one that is not recorded is an ``IndexError``."""
         return self._move("goto", position)
 
+    def find(self, text: str, *, backwards: bool = False) -> Self:
+        """Go to the next step whose instruction or sentence has a text.
+
+        See :meth:`relaxlab.trace.DebugSession.find`; where there is none, it is a ``ValueError``.
+        """
+        self.session.find(text, backwards=backwards)
+        self._tell()
+        return self
+
     def select(self, depth: int) -> Self:
         """Look at frame number ``depth``, counted from the bottom; moving selects the top again."""
         return self._move("select", depth)

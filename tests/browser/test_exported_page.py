@@ -47,10 +47,10 @@ def shown(page):
     )
 
 
-def expected(session):
+def expected(session, trace=None):
     """Return what a page must show at the cursor of a session."""
     frame, state = session.frame, session.state
-    trace = session.trace()
+    trace = session.trace() if trace is None else trace
     rows = []
     if frame is not None:
         names = session.vm.executable.func_table[
@@ -73,7 +73,8 @@ def expected(session):
         "next": (
             str(session).rpartition("\n")[2].replace("next: ", "Next: ")
             if top is not None
-            else f"Finished: {session.function} returned {session.result} to the host."
+            else f"Finished: {session.function} returned {session.timeline.last_event.result.text} "
+            "to the host."
         ),
     }
 
@@ -228,12 +229,12 @@ def test_one_polite_line_for_every_stop(open_page):
 def test_the_keyboard_reaches_everything(fact, open_page):  # noqa: F811
     page = open_page(VMStepper(fact))
     toolbar = page.get_by_role("toolbar", name="Stepping")
-    assert toolbar.get_by_role("button").count() == 11
+    assert toolbar.get_by_role("button").count() == 12
     focused = "() => document.activeElement.getAttribute('aria-label')"
     page.keyboard.press("Tab")
     assert page.evaluate(focused) == "Virtual machine stepper"
     order = []
-    for _ in range(8):
+    for _ in range(9):
         page.keyboard.press("Tab")
         order.append(page.evaluate(focused))
     assert order == [
@@ -241,6 +242,7 @@ def test_the_keyboard_reaches_everything(fact, open_page):  # noqa: F811
         "Position in the run",
         "Go to step",
         "Steps a second",
+        "Find a step",
         "Code of fact",
         "Breakpoint at 0",  # and so is the gutter
         "Registers of #0 fact",

@@ -6,6 +6,7 @@ import pytest
 
 from relaxlab.cli.bench.views import _SCRUB as SCRUB
 from relaxlab.cli.bench.views import recording
+from relaxlab.trace.pool_events import explain_pool_event
 from relaxlab.trace.pool_text import (
     counters,
     entry_words,
@@ -14,7 +15,8 @@ from relaxlab.trace.pool_text import (
     sequence_words,
     users_of,
 )
-from relaxlab.widgets import PagePool, demos
+from relaxlab.trace.pool_timeline import page_of
+from relaxlab.widgets import PagePool, demos, scenes
 from tests.trace.engine_runs import crowded
 from tests.trace.pool_runs import random_run, story
 
@@ -115,6 +117,130 @@ def test_a_page_can_be_chosen_by_mouse_and_by_keys(open_page):
     assert page.locator(".rl-detail").inner_text().startswith(f"Page {number + 1}")
     page.locator(".rl-grid").click(position={"x": 10, "y": 10})
     assert page.locator(".rl-detail").inner_text().startswith("Page 0")
+
+
+def marked(page):
+    """Return what is marked: pages in tables, tokens with their pages, and the cell of the grid."""
+    return page.evaluate(
+        """() => {
+          const ring = document.querySelector(".rl-ring");
+          const canvas = document.querySelector(".rl-grid").getBoundingClientRect();
+          const box = ring.getBoundingClientRect();
+          return {
+            chips: [...document.querySelectorAll(".rl-chip.rl-marked")].map((one) =>
+              one.textContent),
+            tokens: [...document.querySelectorAll(".rl-word-at.rl-marked")].map((one) =>
+              [one.textContent, one.dataset.page]),
+            cell: ring.hidden ? null
+              : Math.round((box.top - canvas.top) / box.height) *
+                Math.floor(canvas.width / box.width) +
+                Math.round((box.left - canvas.left) / box.width),
+          };
+        }"""
+    )
+
+
+def test_pages_tables_and_tokens_point_at_each_other(open_page):
+    view = PagePool(story())
+    timeline = view.timelines[0]
+    end = len(timeline)
+    state, names = timeline.state(end), timeline.names(end)
+    page = open_page(view)
+    # every token of every sequence is there, and knows its page
+    rows = page.locator(".rl-texts-of li")
+    ordered = sorted(state.sequences, key=lambda one: one.seq_id)
+    owners = {number: block for block in state.blocks for number in block.pages}
+    for index, sequence in enumerate(ordered):
+        chain, at = [], sequence.last_block
+        while at != -1:
+            block = next(one for one in state.blocks if one.index == at)
+            chain, at = [*names[at], *chain], block.parent
+        assert rows.nth(index).locator(".rl-word-at").all_text_contents() == chain
+    shared = next(block for block in state.blocks if len(users_of(state)[block.index]) > 1)
+    number = shared.pages[0]
+    using = len(users_of(state)[shared.index])
+    words = [names[shared.index][token] for _, token in page_of(shared, number, state.page_size)]
+    wanted = {
+        "chips": [str(number)] * using,
+        "tokens": [[word, str(number)] for word in words] * using,
+        "cell": number,
+    }
+    # from a page table, from a token, from the grid
+    page.get_by_role("button", name=f"page {number}", exact=True).first.hover()
+    assert marked(page) == wanted
+    page.locator(f".rl-word-at[data-page='{number}']").last.hover()
+    assert marked(page) == wanted
+    assert (
+        page.locator(".rl-detail").inner_text().startswith(f"Page {number}: block {shared.index}")
+    )
+    page.locator(".rl-title").first.hover()
+    assert marked(page) == {"chips": [], "tokens": [], "cell": None}
+    assert page.locator(".rl-detail").inner_text() == "Choose a page to see what it holds."
+    page.locator(".rl-grid").hover(position={"x": 10, "y": 10})
+    assert marked(page)["cell"] == 0
+    assert marked(page)["chips"] == ["0"] * sum(
+        0 in owners[0].pages for _ in users_of(state)[owners[0].index]
+    )
+    # and by keys: what is chosen in the grid is marked as well
+    page.locator(".rl-title").first.hover()
+    page.locator(".rl-grid-pane").focus()
+    page.keyboard.press("Shift+ArrowRight")
+    for _ in range(number):
+        page.keyboard.press("Shift+ArrowRight")
+    assert marked(page) == wanted
+
+
+INK = """(box) => {
+  const canvas = document.querySelector(".rl-grid");
+  const ratio = canvas.width / canvas.clientWidth;
+  const [x, y, w, h] = box.map((one) => Math.round(one * ratio));
+  const { data } = canvas.getContext("2d").getImageData(x, y, w, h);
+  const seen = new Set();
+  for (let at = 0; at < data.length; at += 4) seen.add(data.slice(at, at + 3).join());
+  return seen.size;
+}"""
+
+
+def test_a_page_that_began_as_a_copy_names_its_source(open_page):
+    view = scenes.scene("fork")
+    timeline = view.timelines[0]
+    ((number, (source, rows)),) = timeline.copies(len(timeline)).items()
+    assert f"←{source}" in str(view)
+    page = open_page(view)
+    for other, said in ((number, True), (source, False)):
+        page.locator(".rl-grid").hover(position={"x": 60 * other + 20, "y": 20})
+        detail = page.locator(".rl-detail").inner_text()
+        assert (f"its first {rows} rows were copied from page {source}." in detail) == said
+        # between the numbers and the rows, the cell of a copy has a mark
+        assert (page.evaluate(INK, [60 * other + 2, 17, 54, 12]) > 1) == said
+    page.get_by_role("button", name="Restart").click()
+    page.locator(".rl-grid").hover(position={"x": 60 * number + 20, "y": 20})
+    assert "copied" not in page.locator(".rl-detail").inner_text()
+
+
+def test_an_event_can_be_found_by_its_words(open_page):
+    view = PagePool(story())
+    timeline = view.timelines[0]
+    page = open_page(view)
+    page.locator(".rl-pool").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("/")
+    page.keyboard.type("FORK_SEQUENCE")
+    places = []
+    for _ in range(2):
+        page.keyboard.press("Enter")
+        places.append(int(page.locator(".rl-slider").input_value()))
+    page.keyboard.press("Shift+Enter")
+    places.append(int(page.locator(".rl-slider").input_value()))
+    words = [explain_pool_event(event) for event in timeline.events]
+    found = [at + 1 for at, text in enumerate(words) if "fork_sequence" in text]
+    assert places == [found[0], found[1], found[0]]
+    page.keyboard.press("Control+a")
+    page.keyboard.type("no such words")
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(400)
+    assert page.get_by_role("status").inner_text() == 'No event after this has "no such words".'
+    assert page.locator(".rl-slider").input_value() == str(found[0])
 
 
 def test_calls_refusals_and_disabled_buttons_speak(open_page):

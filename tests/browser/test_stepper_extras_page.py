@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 
 from relaxlab.runtime.tensor import tensor
 from relaxlab.widgets import VMStepper
@@ -142,3 +143,57 @@ def test_a_tensor_opens_as_a_heat_map_that_says_what_is_missing(open_page):
     assert page.locator(".rl-cell").count() == 32
     assert page.locator(".rl-cell").nth(7).get_attribute("title") == "7.0"
     assert "32 of 100 columns" in page.locator(".rl-heat-words").inner_text()
+
+
+def test_a_step_can_be_found_by_its_words(open_page):
+    stepper = down()
+    page = open_page(stepper)
+    page.get_by_role("region", name="Virtual machine stepper").press("/")
+    page.keyboard.type("%1 = 2")
+    for key, backwards in (("Enter", False), ("Enter", False), ("Shift+Enter", True)):
+        page.keyboard.press(key)
+        stepper.find("%1 = 2", backwards=backwards)
+        assert shown(page)["position"] == stepper.position > 0
+    before = stepper.position
+    page.keyboard.press("Control+a")
+    page.keyboard.type("nowhere")
+    page.keyboard.press("Enter")
+    assert f'No step after {before} has "nowhere".' in spoken(page)
+    assert shown(page)["position"] == before
+    with pytest.raises(ValueError, match="no step after"):
+        stepper.find("nowhere")
+
+
+def test_what_is_shown_can_be_copied_as_text(fact, open_page):  # noqa: F811
+    stepper = VMStepper(fact).goto(7)
+    page = open_page(stepper)
+    page.evaluate(
+        """() => { window.copied = [];
+          navigator.clipboard.writeText = async (text) => { copied.push(text); }; }"""
+    )
+    button(page, "Copy").click()
+    (text,) = page.evaluate("() => copied")
+    lines = text.splitlines()
+    frame = stepper.session.frame
+    current = f"=> {frame.pc} {' '.join(shown(page)['code'].split())}"
+    assert [line for line in lines if line.startswith("=> ")] == [current]
+    for _, label, value in shown(page)["registers"]:
+        assert any(f"{label} {value}" in line for line in lines), label
+    for one in shown(page)["frames"]:
+        assert one in lines
+    assert shown(page)["next"] in lines
+    assert "Restart" not in text
+    assert spoken(page) == f"Copied {len(lines)} lines."
+
+
+def test_copying_works_where_a_page_may_not_write_to_the_clipboard(fact, open_page):  # noqa: F811
+    page = open_page(VMStepper(fact))
+    page.evaluate(
+        """() => { window.copied = [];
+          navigator.clipboard.writeText = async () => { throw new Error("refused"); };
+          document.execCommand = () => copied.push(document.activeElement.value); }"""
+    )
+    button(page, "Copy").click()
+    page.wait_for_function("() => copied.length === 1")
+    assert "Registers of #0 fact" in page.evaluate("() => copied[0]")
+    assert page.evaluate("() => document.activeElement.textContent") == "Copy"

@@ -83,7 +83,7 @@ def test_stepping_to_the_end_equals_running(program):
     assert positions == list(range(len(session.timeline) + 1))
 
 
-@many
+@settings(many, max_examples=200)
 @given(programs())
 def test_the_folded_timeline_equals_the_machine_at_every_step(program):
     events = []

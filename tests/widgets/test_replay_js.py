@@ -28,7 +28,7 @@ from tests.strategies import programs
 from tests.trace.conftest import build
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-CASES = 60
+CASES = 200
 FLOATS = [
     *(0.0, -0.0, 1.0, 0.1, 1 / 3, 123456789.0, 1e15, 1e16, 123456789012345680.0, 1e21, 1.5e22),
     *(1e-4, 1e-5, 0.00012345, 1.2345e-5, 5e-324, 1.7976931348623157e308, -2.5e-10, 1e100),
@@ -130,18 +130,26 @@ COMMANDS = {  # of the page, and of Python
 }
 
 
+WORDS = ["make_tuple", "ret", "IF", "%1", "goto", "host.", "no such thing", "return", "tensor"]
+
+
 def moves_of(stepper, random):
     """Move a stepper at random, and yield what the page must do and show."""
     session = stepper.session
     first, end = session.timeline.first_step, session.timeline.end
     pcs = sorted({session.timeline.instruction(step).pc for step in range(first, end)})
     kinds = [*COMMANDS, *COMMANDS, "goto", "select", "toggle", "halts", "watch", "remove", "skip"]
+    kinds += ["find", "find"]
     for kind in random.choices(kinds, k=40):
         arguments = []
         match kind:
             case "goto":
                 arguments = [random.randint(first, end)]
                 stepper.goto(*arguments)
+            case "find":
+                arguments = [random.choice(WORDS), random.random() < 0.5]
+                with contextlib.suppress(ValueError):
+                    stepper.find(arguments[0], backwards=arguments[1])
             case "select" if session.top is not None:
                 arguments = [random.randint(0, session.top.depth)]
                 stepper.select(*arguments)

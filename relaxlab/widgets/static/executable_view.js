@@ -3,7 +3,7 @@
 // A file may have 100,000 rows, so only those in sight are elements. The list keeps the focus and
 // points at the chosen row (aria-activedescendant); everything else follows from its index.
 
-import { element, LiveLine, set, write } from "./page.js";
+import { copyButton, element, LiveLine, set, write } from "./page.js";
 
 const ROW = 18; // pixels, as in executable_view.css
 const AHEAD = 10; // rows made beyond what is in sight
@@ -47,7 +47,8 @@ function render({ model, el }) {
   const help = element("dl", { class: "rl-help", hidden: "" },
     ...HELP.flatMap(([keys, what]) => [element("dt", {}, keys), element("dd", {}, what)]));
   const found = element("span", { class: "rl-found" });
-  const toolbar = element("div", { class: "rl-toolbar" }, search, found, places, helpButton);
+  const toolbar = element("div", { class: "rl-toolbar" }, search, found, places,
+    copyButton(() => root, live), helpButton);
   const largest = Math.max(1, ...file.sections.map(([, , size]) => size));
   const sections = element("ol", { class: "rl-sections" },
     ...file.sections.map(([name, offset, size, content], index) => element("li", {},

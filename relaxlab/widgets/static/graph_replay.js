@@ -1,13 +1,20 @@
 // Graphs captured and replayed: a row for each key, a history to step through.
 
-import { element, icon, keepInView, LiveLine, set, write } from "./page.js";
+import { copyButton, element, helpOf, icon, keepInView, LiveLine, set, write } from "./page.js";
 
 const KERNELS_SHOWN = 40;
+const HELP = [
+  ["] →", "step: one moment of the history"],
+  ["[ ←", "back: undo it"],
+  ["Home End", "before the first capture; the end"],
+  ["? Esc", "open and close this help"],
+];
 
 function render({ model, el }) {
   const { history, calls, launches } = model.get("graphs");
   let position = model.get("position");
   const live = new LiveLine();
+  const help = helpOf(HELP);
   const move = (name, picture, why, where) => {
     const button = element("button", {
       type: "button", class: "rl-button", onclick: () => {
@@ -45,7 +52,8 @@ function render({ model, el }) {
   const root = element("section", {
     class: "rl-view rl-graph-replay", tabindex: "0", "aria-label": "Captured graphs",
     onkeydown: onKey,
-  }, element("div", { class: "rl-toolbar" }, ...buttons.map(({ button }) => button), slider), counters,
+  }, element("div", { class: "rl-toolbar" }, ...buttons.map(({ button }) => button), slider,
+    copyButton(() => root, live), help.button), help.list, counters,
   table, strip, element("div", { class: "rl-title" }, "History"), pane, live.node);
   el.append(root);
 
@@ -68,6 +76,8 @@ function render({ model, el }) {
     else if (key === "[" || key === "ArrowLeft") goto(position - 1);
     else if (key === "Home") goto(0);
     else if (key === "End") goto(history.length);
+    else if (key === "?") help.toggle();
+    else if (key === "Escape") help.toggle(false);
     else return;
     event.preventDefault();
   }

@@ -3,7 +3,7 @@
 // Everything is drawn in SVG, since a bar should have words for a reader of a screen; a function of
 // many storages shows those that are used near the marked step first.
 
-import { element, LiveLine, set, write } from "./page.js";
+import { copyButton, element, LiveLine, set, write } from "./page.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const ROW = 24;
@@ -59,7 +59,8 @@ function render({ model, el }) {
     "aria-label": "Storages against time" });
   const root = element("section", {
     class: "rl-view rl-memory", tabindex: "0", "aria-label": "Memory plan", onkeydown: onKey,
-  }, element("div", { class: "rl-toolbar" }, picker, slider, peakButton, helpButton), help, summary,
+  }, element("div", { class: "rl-toolbar" }, picker, slider, peakButton,
+    copyButton(() => root, live), helpButton), help, summary,
   step, picture, detail, live.node);
   el.append(root);
   const shown = new ResizeObserver(() => draw());

@@ -110,3 +110,66 @@ export function keepInView(pane, row, margin = 0) {
   if (top - margin < 0) pane.scrollTop += top - margin;
   else if (over > 0) pane.scrollTop += Math.min(over, top - margin);
 }
+
+const LINE = "li, p, tr, pre, dt, dd, h2, [role=row], .rl-title, .rl-pane-title";
+const UNTOLD = ".rl-toolbar, .rl-scrubber, .rl-help, .rl-hidden, .rl-icon, input, [hidden]";
+
+/** What a view shows, as text: a line for each row, and the words of what is drawn. */
+export function textOf(node) {
+  if (node.matches(UNTOLD)) return [];
+  if (node.getAttribute("role") === "img") return [node.getAttribute("aria-label") ?? ""];
+  if (node.matches(LINE)) {
+    if (node.tagName === "PRE") return node.textContent.trimEnd().split("\n");
+    const here = node.getAttribute("aria-current") === "step" ? ["=>"] : [];
+    const line = [...here, ...words(node)].join(" ").replace(/\s+/g, " ").trim();
+    return line ? [line] : [];
+  }
+  return [...node.children].flatMap(textOf);
+}
+
+function words(node) {
+  if (node.nodeType === Node.TEXT_NODE) return [node.data];
+  if (node.nodeType !== Node.ELEMENT_NODE || node.matches(UNTOLD)) return [];
+  if (node.tagName === "SELECT") return [node.selectedOptions[0]?.textContent ?? ""];
+  return [...node.childNodes].flatMap(words);
+}
+
+/** A button that copies what a view shows as text. */
+export function copyButton(root, live, tabindex = null) {
+  const done = (count) => live.say(`Copied ${count} lines.`);
+  return element("button", {
+    type: "button", class: "rl-button", tabindex, title: "Copy what is shown as text",
+    onclick: async () => {
+      const lines = textOf(root());
+      const text = `${lines.join("\n")}\n`;
+      try {
+        await navigator.clipboard.writeText(text);
+      } catch { // not in every page may a script write there: then as if somebody pressed the keys
+        const area = element("textarea", { class: "rl-hidden", "aria-hidden": "true" });
+        area.value = text;
+        root().append(area);
+        const focused = document.activeElement;
+        area.select();
+        document.execCommand("copy");
+        area.remove();
+        focused?.focus();
+      }
+      done(lines.length);
+    },
+  }, "Copy");
+}
+
+/** The keys of a view, in words, and the button that opens and closes them. */
+export function helpOf(rows) {
+  const list = element("dl", { class: "rl-help", hidden: "" },
+    ...rows.flatMap(([keys, what]) => [element("dt", {}, keys), element("dd", {}, what)]));
+  const button = element("button", {
+    type: "button", class: "rl-button", "aria-expanded": "false", title: "Keys (?)",
+    onclick: () => toggle(),
+  }, "? Keys");
+  function toggle(open = list.hidden) {
+    list.hidden = !open;
+    set(button, "aria-expanded", String(open));
+  }
+  return { list, button, toggle };
+}

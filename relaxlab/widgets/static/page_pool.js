@@ -7,9 +7,9 @@
 
 import { entryWords, nodeWords, treeOf } from "./engine_replay.js";
 import { bytesOf, EventStream } from "./event_stream.js";
-import { element, icon, LiveLine, roving, set, write } from "./page.js";
+import { copyButton, element, icon, LiveLine, roving, set, write } from "./page.js";
 import {
-  chainOf, countFree, filledRows, nextFree, placeInQueue, PoolReplay, rowsIn, usersOf,
+  chainOf, countFree, filledRows, nextFree, placeInQueue, PoolReplay, rowsIn, slotOf, usersOf,
 } from "./pool_replay.js";
 
 const COLOURS = 8;
@@ -23,6 +23,7 @@ const LARGEST = [60, 44]; // pixels of a cell
 const SMALLEST = 3;
 const WITH_NUMBER = 22; // a cell as wide as this has room for its number
 const GRID_HEIGHT = 380;
+const FOUND_AT_ONCE = 20_000; // events that a search looks at between two pictures
 const PLAIN = 7; // a cell up to this width is one colour, so that many are drawn at once
 const SETTLE_MS = 120; // rows out of sight are written when nothing has moved for so long
 
@@ -32,7 +33,8 @@ const HELP = [
   ["n p", "to the next and to the last call"],
   ["Home End", "first and last event"],
   ["Space", "play or pause"],
-  ["Shift+arrows", "choose a page in the grid"],
+  ["Shift+arrows", "choose a page in the grid; its tokens and its places in page tables are marked"],
+  ["/", "find a text in the events; Enter and Shift+Enter go on"],
   ["? Esc", "open and close this help"],
   ["Tab, arrows", "from part to part; within a toolbar"],
 ];
@@ -63,7 +65,7 @@ export function mountPool({ model, el, moved = () => {} }) {
     const replay = new PoolReplay(stream, run.num_pages, run.page_size);
     const calls = stream.all("Called"); // index of the event that begins each call
     const serves = stream.all("Submitted").length > 0; // whether an engine told something
-    return { ...run, serves, streamOf: stream, replay, calls, chosen: null, cells: null, parts: null, rows: [], curve: null };
+    return { ...run, serves, streamOf: stream, replay, calls, chosen: null, hovered: null, marked: null, cells: null, parts: null, rows: [], curve: null };
   }
 
   // ---- the clock
@@ -110,7 +112,7 @@ export function mountPool({ model, el, moved = () => {} }) {
   }, "? Keys");
   const toolbar = element("div", { class: "rl-toolbar", role: "toolbar", "aria-label": "Moving" },
     ...buttons.map(({ button }) => button), element("span", { class: "rl-gap" }), playButton,
-    helpButton);
+    copyButton(() => root, live, "-1"), helpButton);
   const tools = roving(toolbar, "button", ["ArrowLeft", "ArrowRight"]);
   const help = element("dl", { class: "rl-help", hidden: "" },
     ...HELP.flatMap(([keys, what]) => [element("dt", {}, keys), element("dd", {}, what)]));
@@ -131,9 +133,13 @@ export function mountPool({ model, el, moved = () => {} }) {
     type: "number", min: "1", max: "10000", value: "4", class: "rl-number",
     "aria-label": `${unit}s a second`, title: `Speed of Play: ${unit}s a second`,
   });
+  const search = element("input", {
+    type: "text", class: "rl-search", "aria-label": "Find an event", placeholder: "find (/)",
+    title: "Find the next event whose words have this text: Enter, Shift+Enter",
+  });
   const field = (...parts) => element("span", { class: "rl-field" }, ...parts);
   const scrubber = element("div", { class: "rl-scrubber" }, slider,
-    field(unit, jump, `of ${end}`), field("play", rate, `${unit}s/s`));
+    field(unit, jump, `of ${end}`), field("play", rate, `${unit}s/s`), search);
   const columns = element("div", { class: onCalls ? "rl-runs rl-two" : "rl-runs" },
     ...runs.map((run) => makeParts(run)));
   const root = element("section", {
@@ -164,19 +170,21 @@ export function mountPool({ model, el, moved = () => {} }) {
       onmousemove: (event) => hover(run, cellAt(run, event)),
       onmouseleave: () => hover(run, null),
     }, canvas);
+    const ring = element("div", { class: "rl-ring", "aria-hidden": "true" });
+    ring.hidden = true;
+    grid.append(ring);
+    const pointer = {
+      onmouseover: (event) => hover(run, pageUnder(event)), onmouseleave: () => hover(run, null),
+      onclick: (event) => choose(run, pageUnder(event)),
+    };
     const parts = {
-      canvas, curve, grid,
+      canvas, curve, grid, ring,
       counters: element("p", { class: "rl-counters" }),
       call: element("p", { class: "rl-call" }),
       did: element("p", {}), next: element("p", {}),
       detail: element("p", { class: "rl-detail" }),
-      sequences: element("ol", {
-        class: "rl-sequences",
-        onclick: ({ target }) => {
-          const page = Number(target.closest(".rl-chip")?.textContent ?? "–");
-          if (page >= 0) choose(run, page);
-        },
-      }),
+      sequences: element("ol", { class: "rl-sequences", ...pointer }),
+      texts: element("ol", { class: "rl-texts-of", ...pointer }),
       free: element("p", { class: "rl-free" }),
       tokens: element("div", { class: "rl-tokens" }),
       requests: element("ol", { class: "rl-requests" }),
@@ -196,7 +204,10 @@ export function mountPool({ model, el, moved = () => {} }) {
         element("div", { class: "rl-pane" }, title("Sequences and their page tables"),
           element("div", { class: "rl-scroll rl-sequence-pane", role: "region", tabindex: "0",
             "aria-label": "Sequences and their page tables" }, parts.sequences),
-          title("Free stack, next page first"), parts.free, parts.tokens)),
+          title("Free stack, next page first"), parts.free)),
+      parts.telling = element("div", { class: "rl-telling" }, title("Tokens, by sequence"),
+        element("div", { class: "rl-scroll rl-text-pane", role: "region", tabindex: "0",
+          "aria-label": "Tokens, by sequence" }, parts.texts), parts.tokens),
       parts.serving = element("div", { class: "rl-pool-panes rl-serving" },
         element("div", { class: "rl-pane" }, title("Requests"),
           element("div", { class: "rl-scroll rl-request-pane", role: "region", tabindex: "0",
@@ -210,6 +221,42 @@ export function mountPool({ model, el, moved = () => {} }) {
   }
 
   // ---- acting
+
+  let searching = null;
+
+  /** Look for a text in the words of events, some at a time: a recording may have a million. */
+  function find(backwards) {
+    const wanted = search.value.trim().toLowerCase();
+    if (!wanted) return;
+    pause();
+    const by = backwards ? -1 : 1;
+    const from = runs.map((run) => eventOf(run) + (backwards ? -2 : 0));
+    const look = (left) => {
+      searching = null;
+      for (let count = 0; count < FOUND_AT_ONCE; count++) {
+        let inside = false;
+        for (let one = 0; one < runs.length; one++) {
+          const at = from[one];
+          if (at < 0 || at >= runs[one].replay.end) continue;
+          inside = true;
+          from[one] += by;
+          if (wordsOf(runs[one], at).toLowerCase().includes(wanted)) return arrive(one, at);
+        }
+        if (!inside) return live.say(`No event ${backwards ? "before" : "after"} this has "${wanted}".`);
+      }
+      searching = requestAnimationFrame(() => look(left + 1));
+      return undefined;
+    };
+    cancelAnimationFrame(searching);
+    look(0);
+  }
+
+  /** Go to just after an event; on a clock of calls, to the call that it belongs to. */
+  function arrive(one, at) {
+    if (!onCalls) return goto(at + 1);
+    const call = runs[one].calls.findLastIndex((index) => index <= at);
+    return goto(Math.max(0, call));
+  }
 
   function command(name) {
     pause();
@@ -293,13 +340,19 @@ export function mountPool({ model, el, moved = () => {} }) {
 
   function onKey(event) {
     const { key, target } = event;
-    const typing = target.matches("input[type=number]");
+    const typing = target.matches("input[type=number], input[type=text]");
     if (event.ctrlKey || event.metaKey || event.altKey) {
       if (typing && /^[acvxyz]$/i.test(key)) event.stopPropagation();
       return;
     }
     // JupyterLab listens above: there, `x` would delete the cell
     event.stopPropagation();
+    if (target === search && key === "Enter") {
+      find(event.shiftKey);
+      event.preventDefault();
+      return;
+    }
+    if (target === search && key === "Escape") root.focus();
     if (key === "Tab" || (typing && key !== "Escape")) return;
     if (target === slider && /^(Arrow|Home|End|Page)/.test(key)) return;
     if (event.shiftKey && MOVES[key]) {
@@ -310,6 +363,7 @@ export function mountPool({ model, el, moved = () => {} }) {
       const to = run.chosen === null ? 0 : from + x + y * columnCount;
       if (to >= 0 && to < run.num_pages) choose(run, to);
     } else if (tools.onKey(event)) { /* moved within the toolbar */ }
+    else if (key === "/") search.focus();
     else if (key === "?") toggleHelp();
     else if (key === "Escape") toggleHelp(false);
     else if (key === "End") { pause(); goto(end); }
@@ -322,12 +376,45 @@ export function mountPool({ model, el, moved = () => {} }) {
   function choose(run, page) {
     if (page === null) return;
     run.chosen = run.chosen === page ? null : page;
+    run.hovered = null; // what was chosen last is told, also while the pointer rests elsewhere
     draw();
     if (run.chosen !== null) live.say(run.parts.detail.textContent);
   }
 
   function hover(run, page) {
+    run.hovered = page;
     write(run.parts.detail, sentence(run, page ?? run.chosen));
+    markPage(run);
+  }
+
+  /** Mark the page under the pointer, or the chosen one: in the grid, the tables and the tokens. */
+  function markPage(run) {
+    const page = run.hovered ?? run.chosen;
+    const { ring, sequences, texts } = run.parts;
+    ring.hidden = page === null;
+    if (page === null && run.marked === null) return; // most of the time: nothing to look for
+    run.marked = page;
+    if (page !== null) {
+      const { columns: columnCount, cellWidth, cellHeight } = run.cells;
+      ring.style.left = `${run.parts.canvas.offsetLeft + (page % columnCount) * cellWidth}px`;
+      ring.style.top = `${run.parts.canvas.offsetTop + Math.floor(page / columnCount) * cellHeight}px`;
+      ring.style.width = `${cellWidth}px`;
+      ring.style.height = `${cellHeight}px`;
+    }
+    const name = String(page);
+    for (const chip of sequences.querySelectorAll(".rl-chip")) {
+      chip.classList.toggle("rl-marked", chip.textContent === name);
+    }
+    for (const token of texts.querySelectorAll("[data-page]")) {
+      token.classList.toggle("rl-marked", token.dataset.page === name);
+    }
+  }
+
+  /** The page of what the pointer is on: a page in a table, or a token; null elsewhere. */
+  function pageUnder({ target }) {
+    const node = target.closest?.(".rl-chip, [data-page]");
+    const page = Number(node?.dataset.page ?? node?.textContent ?? "–");
+    return page >= 0 ? page : null;
   }
 
   // ---- words
@@ -338,6 +425,7 @@ export function mountPool({ model, el, moved = () => {} }) {
     return run.words[event.is].replace(/\{(\w+)\}/g, (_, name) => {
       const value = event[name];
       if ((name === "entry" || name === "source") && Array.isArray(value)) return value.join(".");
+      if (name === "part") return value || "whole";
       if (Array.isArray(value)) {
         const items = value.map((one) => !Array.isArray(one) ? String(one)
           : Array.isArray(one[0]) ? `${one[0].join(".")} +${one[1]}` : `${one[0]} to ${one[1]}`);
@@ -366,8 +454,11 @@ export function mountPool({ model, el, moved = () => {} }) {
       held.length ? `tokens ${first} to ${block.start + held[held.length - 1][1]}` : "no tokens yet";
     const shared = users.length > 1 ? `shared by sequences ${users.join(", ")}`
       : users.length ? `of sequence ${users[0]}` : "of no sequence";
+    const [source, rows] = view.state.copied.get(page) ?? [];
+    const copied = source === undefined ? "" : rows === 1 ? `; its first row was copied from page ${
+      source}` : `; its first ${rows} rows were copied from page ${source}`;
     return `Page ${page}: block ${owner}, ${shared}; ${held.length} of ${run.page_size} rows hold ${
-      tokens}.`;
+      tokens}${copied}.`;
   }
 
   // ---- drawing
@@ -433,9 +524,11 @@ export function mountPool({ model, el, moved = () => {} }) {
     const more = view.free - PAGES_LISTED;
     write(parts.free, view.free ? `${listed}${more > 0 ? ` … ${more} more` : ""}` : "empty");
     drawTokens(run);
+    drawTexts(run);
     drawServing(run);
+    markPage(run);
     drawLog(run);
-    write(parts.detail, sentence(run, run.chosen));
+    write(parts.detail, sentence(run, run.hovered ?? run.chosen));
     const label = `${run.name}: ${parts.counters.textContent}`;
     set(parts.canvas, "aria-label", label);
   }
@@ -620,6 +713,7 @@ export function mountPool({ model, el, moved = () => {} }) {
   const colourOf = (id) => ((id % COLOURS) + COLOURS) % COLOURS;
 
   function drawCell(run, context, paint, page, x, y, w, h, numbered) {
+    const { cells } = run;
     const { state, users } = run.view;
     const owner = state.owners[page];
     if (owner < 0) {
@@ -656,6 +750,9 @@ export function mountPool({ model, el, moved = () => {} }) {
       if (size + context.measureText(String(page)).width + 8 < w) {
         context.fillText(badge, x + w - size - 3, y + 3);
       }
+      const [source] = state.copied.get(page) ?? [];
+      const line = Math.min(12, cells.cellHeight / 2.4) + 4;
+      if (source !== undefined && 2 * line + 8 < h) context.fillText(`←${source}`, x + 3, y + line);
     }
   }
 
@@ -849,6 +946,52 @@ export function mountPool({ model, el, moved = () => {} }) {
     ] : []));
   }
 
+  /** The tokens of every sequence, in order, as far as there is room; each knows its page. */
+  function drawTexts(run) {
+    const { parts, view } = run;
+    parts.telling.hidden = !run.tokens.length;
+    if (parts.telling.hidden) return;
+    const { state } = view;
+    const ids = [...state.sequences.keys()].sort((a, b) => a - b).slice(0, SEQUENCES_SHOWN);
+    let left = TOKENS_SHOWN;
+    const rows = ids.map((id) => {
+      const tokens = [];
+      let skipped = 0;
+      for (const index of chainOf(state, id)) {
+        const { names, start } = state.blocks.get(index);
+        names.forEach((name, token) => {
+          if (left <= 0) skipped += 1;
+          else {
+            left -= 1;
+            const [page, row] = slotOf(state, index, token);
+            tokens.push([run.tokens[name] ?? "?", page ?? -1, row, start + token]);
+          }
+        });
+      }
+      return { id, tokens, skipped };
+    });
+    const list = parts.texts;
+    while (list.children.length > rows.length) list.lastChild.remove();
+    rows.forEach(({ id, tokens, skipped }, at) => {
+      const line = list.children[at] ?? list.appendChild(element("li", {},
+        element("span", { class: "rl-swatch" }), element("span", { class: "rl-words" }),
+        element("span", {})));
+      const [swatch, text, rest] = line.children;
+      write(swatch, `s${id}`);
+      swatch.style.color = `var(--rl-seq${colourOf(id)}-fg)`;
+      swatch.style.background = `var(--rl-seq${colourOf(id)}-bg)`;
+      while (text.children.length > tokens.length) text.lastChild.remove();
+      tokens.forEach(([word_, page, row, place], index) => {
+        const node = text.children[index] ?? text.appendChild(element("span", { class: "rl-word-at" }));
+        write(node, word_);
+        set(node, "data-page", page < 0 ? null : String(page));
+        set(node, "title", page < 0 ? `position ${place}, in no page`
+          : `page ${page}, row ${row}, position ${place}`);
+      });
+      write(rest, skipped ? `… ${skipped} more` : "");
+    });
+  }
+
   /** Requests in the order in which they run, then those that wait, then the others. */
   function drawServing(run) {
     const { parts } = run;
@@ -900,6 +1043,7 @@ export function mountPool({ model, el, moved = () => {} }) {
   draw();
   const stop = () => {
     pause();
+    cancelAnimationFrame(searching);
     clearTimeout(settling);
     live.stop();
     shown.disconnect();

@@ -3,7 +3,7 @@
 // Texts are compared in the page (text_diff.js), since any two stages can be put side by side. The
 // list keeps the focus and points at the chosen pass (aria-activedescendant).
 
-import { element, keepInView, LiveLine, set, write } from "./page.js";
+import { copyButton, element, keepInView, LiveLine, set, write } from "./page.js";
 import { difference, sideBySide } from "./text_diff.js";
 
 const MARKS = { same: ".", equal: "=", changed: "*" };
@@ -105,7 +105,7 @@ function render({ model, el }) {
   }, element("div", { class: "rl-toolbar" }, search, found, hideButton,
     element("span", { class: "rl-gap" }),
     element("div", { class: "rl-toolbar", role: "tablist", "aria-label": "What to show" }, ...tabs),
-    helpButton), help, blame, element("div", { class: "rl-explorer-panes" },
+    copyButton(() => root, live), helpButton), help, blame, element("div", { class: "rl-explorer-panes" },
     element("div", {}, element("div", { class: "rl-title" }, "Passes"), list),
     element("div", { class: "rl-explorer-body" }, facts, ...bodies)), live.node);
   el.append(root);

@@ -16,6 +16,7 @@ export function emptyPool(pages, pageSize) {
   return {
     pageSize, fresh: 0, freed: [], owners: new Int32Array(pages).fill(NONE),
     blocks: new Map(), freeBlocks: [], sequences: new Map(), round: null, imported: null,
+    copied: new Map(), // page -> [page that its first rows were copied from, how many]
     coming: new Map(), // tokens named, but not appended yet, by sequence
     engine: emptyEngine(),
   };
@@ -67,6 +68,7 @@ function copyOf(state) {
     ...state, freed: state.freed.slice(), owners: state.owners.slice(), blocks,
     freeBlocks: state.freeBlocks.slice(), sequences: copy(state.sequences),
     round: state.round && { ...state.round }, engine: copyEngine(state.engine),
+    copied: new Map(state.copied),
     coming: new Map([...state.coming].map(([id, names]) => [id, names.slice()])),
   };
 }
@@ -83,6 +85,7 @@ function giveBack(state, pages) {
   for (const page of pages) {
     if (page === NONE) continue;
     state.owners[page] = NONE;
+    state.copied.delete(page);
     state.freed.push(page);
   }
 }
@@ -155,6 +158,7 @@ export function fold(state, event) {
       break;
     }
     case "PartialPageCopied":
+      state.copied.set(event.page, [event.source_page, event.rows]);
       block(event.block).length = event.rows;
       block(event.block).names = namesIn(state, event.source, event.source_page)
         .slice(0, event.rows);

@@ -1,10 +1,15 @@
 // A profile: rows as bars, sorted by any column, and the first calls on a line of time.
 
-import { element, LiveLine, set, write } from "./page.js";
+import { copyButton, element, helpOf, LiveLine, set, write } from "./page.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const ROW = 18;
 const SPANS_SHOWN = 2000;
+const HELP = [
+  ["Tab Enter", "from button to button; a column's button sorts by it, again the other way"],
+  ["f i", "rows by function, rows by instruction"],
+  ["? Esc", "open and close this help"],
+];
 const COLUMNS = [
   ["name", 0, false], ["kind", 1, false], ["calls", 2, true], ["µs", 3, true], ["share", 3, true],
   ["bytes", 4, true],
@@ -15,6 +20,7 @@ function render({ model, el }) {
   let which = "kernels";
   let sorting = { column: 3, down: true };
   const live = new LiveLine();
+  const help = helpOf(HELP);
   const choice = (name, label) => element("button", {
     type: "button", class: "rl-button", "aria-pressed": String(name === which),
     onclick: () => { which = name; draw(); },
@@ -38,7 +44,8 @@ function render({ model, el }) {
   const note = element("p", { class: "rl-note" });
   const root = element("section", {
     class: "rl-view rl-profile", tabindex: "0", "aria-label": "Profile", onkeydown: onKey,
-  }, element("div", { class: "rl-toolbar" }, ...Object.values(choices)), summary, timeline, note,
+  }, element("div", { class: "rl-toolbar" }, ...Object.values(choices),
+    copyButton(() => root, live), help.button), help.list, summary, timeline, note,
   element("div", { class: "rl-scroll rl-profile-pane", role: "region", tabindex: "0",
     "aria-label": "Rows" }, table), live.node);
   el.append(root);
@@ -47,7 +54,16 @@ function render({ model, el }) {
 
   function onKey(event) {
     // JupyterLab listens above: there, `x` would delete the cell
-    if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    event.stopPropagation();
+    const { key } = event;
+    if (key === "?") help.toggle();
+    else if (key === "Escape") help.toggle(false);
+    else if (key === "f" || key === "i") {
+      which = key === "f" ? "kernels" : "instructions";
+      draw();
+    } else return;
+    event.preventDefault();
   }
 
   function draw() {

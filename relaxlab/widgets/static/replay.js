@@ -595,6 +595,22 @@ export class Cursor {
   restart() { return this.goto(this.replay.first); }
   finish() { return this.goto(this.replay.end); }
 
+  /** Go to the next step (or the last one) that has a text; whether there is one. */
+  find(text, backwards = false) {
+    const { replay } = this;
+    const wanted = text.toLowerCase();
+    const { code } = replay.trace;
+    const lines = new Map(code.pc.map((pc, row) => [pc, code.text[row].toLowerCase().includes(wanted)]));
+    const by = backwards ? -1 : 1;
+    for (let p = this.position + by; p >= replay.first && p < replay.end; p += by) {
+      if (lines.get(replay.pc(p)) || replay.next(p).toLowerCase().includes(wanted)) {
+        this.goto(p, `found ${text}`);
+        return true;
+      }
+    }
+    return false;
+  }
+
   /** Go up to `steps` steps on; a breakpoint stops it. Whether there is more to run. */
   play(steps) {
     const { replay } = this;

@@ -3,7 +3,7 @@
 // replay.js knows what was where and how the cursor moves; here is only what it looks like, and how
 // keys and buttons reach it. Each part draws from the cursor and touches only what differs.
 
-import { element, icon, keepInView, LiveLine, roving, set, write } from "./page.js";
+import { copyButton, element, icon, keepInView, LiveLine, roving, set, write } from "./page.js";
 import { Cursor, displayed, heatCells, linkedStep, logged, mark, Replay } from "./replay.js";
 
 const LINE = 18; // pixels, as in vm_stepper.css
@@ -50,6 +50,7 @@ const HELP = [
   ["b", "let Step and Back pass by calls of vm.builtin functions, or not"],
   ["i", "show what happens inside the instruction, or hide it"],
   ["t", "open or close the pictures of tensors; a click on a register opens one"],
+  ["/", "find a text in instructions, names and values; Enter and Shift+Enter go on"],
   ["? Esc", "open and close this help"],
   ["Tab, arrows", "from part to part; within a toolbar or a list of buttons"],
 ];
@@ -104,7 +105,7 @@ export function mountStepper({ model, el, moved = () => {} }) {
   }, "? Keys");
   const toolbar = element("div", { class: "rl-toolbar", role: "toolbar", "aria-label": "Stepping" },
     ...buttons.map(({ button }) => button), element("span", { class: "rl-gap" }), playButton,
-    skipButton, insideButton, helpButton);
+    skipButton, insideButton, copyButton(() => root, live, "-1"), helpButton);
   const tools = roving(toolbar, "button", ["ArrowLeft", "ArrowRight"]);
   const help = element("dl", { class: "rl-help", hidden: "" },
     ...HELP.flatMap(([keys, what]) => [element("dt", {}, keys), element("dd", {}, what)]));
@@ -125,8 +126,12 @@ export function mountStepper({ model, el, moved = () => {} }) {
     "aria-label": "Steps a second", title: "Speed of Play: steps a second",
   });
   const field = (...parts) => element("span", { class: "rl-field" }, ...parts);
+  const search = element("input", {
+    type: "text", class: "rl-search", "aria-label": "Find a step", placeholder: "find (/)",
+    title: "Find the next step whose instruction or sentence has this text: Enter, Shift+Enter",
+  });
   const scrubber = element("div", { class: "rl-scrubber" }, slider,
-    field("step", jump, total), element("span", { class: "rl-gap" }), field("play", rate, "steps/s"));
+    field("step", jump, total), field("play", rate, "steps/s"), search);
   const dropped = element("p", { class: "rl-dropped" });
   const did = element("p", {});
   const next = element("p", {});
@@ -214,6 +219,14 @@ export function mountStepper({ model, el, moved = () => {} }) {
     model.save_changes();
     drawNotes();
     live.say(`Noted at step ${cursor.position}.`);
+  }
+
+  function find(backwards) {
+    const text = search.value.trim();
+    if (!text) return;
+    pause();
+    if (cursor.find(text, backwards)) changed();
+    else announce(`No step ${backwards ? "before" : "after"} ${cursor.position} has "${text}".`);
   }
 
   function command(method) {
@@ -343,11 +356,13 @@ export function mountStepper({ model, el, moved = () => {} }) {
     }
     // JupyterLab listens above: there, `x` would delete the cell
     event.stopPropagation();
-    if (target === remark && key === "Enter") {
-      addNote();
+    if (key === "Enter" && (target === remark || target === search)) {
+      if (target === remark) addNote();
+      else find(event.shiftKey);
       event.preventDefault();
       return;
     }
+    if (target === search && key === "Escape") root.focus();
     if (key === "Tab" || (typing && !/^(F\d+|Escape)$/.test(key))) return;
     const named = event.shiftKey && /^F\d/.test(key) ? `Shift+${key}` : key;
     const native = target === slider && /^(Arrow|Home|End|Page)/.test(key);
@@ -359,6 +374,7 @@ export function mountStepper({ model, el, moved = () => {} }) {
     else if (key === "p" || (key === " " && !target.matches("button"))) togglePlay();
     else if (key === "b") flip("skip_builtins");
     else if (key === "i") flip("inside");
+    else if (key === "/") search.focus();
     else if (key === "t") openAll();
     else if (key === "F9") {
       const row = target.closest("li[data-pc]");
