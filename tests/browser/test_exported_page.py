@@ -73,8 +73,7 @@ def expected(session, trace=None):
         "next": (
             str(session).rpartition("\n")[2].replace("next: ", "Next: ")
             if top is not None
-            else f"Finished: {session.function} returned {session.timeline.last_event.result.text} "
-            "to the host."
+            else "Finished: " + str(session).rpartition("done: ")[2]
         ),
     }
 
