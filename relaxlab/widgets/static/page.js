@@ -111,7 +111,7 @@ export function keepInView(pane, row, margin = 0) {
   else if (over > 0) pane.scrollTop += Math.min(over, top - margin);
 }
 
-const LINE = "li, p, tr, pre, dt, dd, h2, [role=row], .rl-title, .rl-pane-title";
+const LINE = "li, p, tr, pre, dt, dd, h2, button, [role=row], [role=option], .rl-title, .rl-pane-title";
 const UNTOLD = ".rl-toolbar, .rl-scrubber, .rl-help, .rl-hidden, .rl-icon, input, [hidden]";
 
 /** What a view shows, as text: a line for each row, and the words of what is drawn. */
