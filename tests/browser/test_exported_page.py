@@ -9,7 +9,7 @@ import pytest
 from relaxlab.runtime.tensor import tensor
 from relaxlab.trace import DebugSession
 from relaxlab.trace.text import mark
-from relaxlab.widgets import VMStepper
+from relaxlab.widgets import VMStepper, demos
 from relaxlab.widgets.html import standalone
 from tests.trace.conftest import build, count_down, countdown, fact, memory  # noqa: F401
 
@@ -351,6 +351,61 @@ def test_the_page_fits_and_both_themes_are_drawn(memory, open_page, width):  # n
         assert background == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(17, 17, 17)")
     assert pictures[0] != pictures[1]
     assert all(len(picture) > 5_000 for picture in pictures)
+
+
+# where a part is, and whether something else lies over its middle
+IN_SIGHT = """(node) => {
+  const box = node.getBoundingClientRect();
+  const pane = (node.parentElement.closest(".rl-scroll") ?? node).getBoundingClientRect();
+  const [left, top] = [Math.max(box.left, pane.left), Math.max(box.top, pane.top)];
+  const [right, bottom] = [Math.min(box.right, pane.right), Math.min(box.bottom, pane.bottom)];
+  const over = document.elementFromPoint((left + right) / 2, (top + bottom) / 2);
+  return { top, bottom, left, right, free: node.contains(over) };
+}"""
+PARTS = {  # a part of the stepper, and the least that must be seen of it
+    ".rl-toolbar": (300, 24),
+    ".rl-slider": (150, 10),
+    ".rl-said": (300, 40),
+    ".rl-code": (250, 160),
+    "[aria-current=step]": (200, 16),
+    ".rl-register-pane": (200, 160),
+    ".rl-changed >> nth=0": (180, 16),
+    ".rl-frames": (120, 18),
+}
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (700, 800)])
+def test_everything_that_matters_is_in_sight_at_once(open_page, width, height):
+    stepper = demos.demo("stepper").goto(9)  # the one that `relaxlab demo` shows
+    page = open_page(stepper)
+    page.set_viewport_size({"width": width, "height": height})
+    page.evaluate(LAYOUT)
+    assert page.evaluate("() => [scrollX, scrollY]") == [0, 0]
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    for part, (wide, high) in PARTS.items():
+        box = page.locator(part).evaluate(IN_SIGHT)
+        assert 0 <= box["left"] < box["right"] <= width, part
+        assert 0 <= box["top"] < box["bottom"] <= height, part
+        assert box["right"] - box["left"] >= wide, part
+        assert box["bottom"] - box["top"] >= high, part
+        assert box["free"], part
+    # it can be used there: by its buttons, which lie beside each other, and by its gutter
+    boxes = [one.bounding_box() for one in page.locator(".rl-toolbar button").all()]
+    places = [
+        (box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"]) for box in boxes
+    ]
+    for index, one in enumerate(places):
+        for other in places[index + 1 :]:
+            apart = (
+                one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+            )
+            assert apart
+    button(page, "Step").click()
+    assert shown(page)["position"] == 10
+    button(page, "Breakpoint at 12").click()
+    button(page, "Continue").click()
+    assert shown(page)["line"] == "12"
+    assert page.locator("[aria-current=step]").evaluate(IN_SIGHT)["free"]
 
 
 def test_without_scripts_the_text_is_there(fact, open_page):  # noqa: F811

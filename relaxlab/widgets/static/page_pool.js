@@ -563,6 +563,7 @@ export function mountPool({ model, el, moved = () => {} }) {
   function lookUp(style) {
     // a probe resolves light-dark(): a canvas does not know it
     const probe = element("span", { hidden: "" });
+    probe.style.forcedColorAdjust = "none"; // or all would be of one colour where colours are forced
     root.append(probe);
     const resolve = (name) => {
       probe.style.color = `var(--rl-${name})`;

@@ -800,6 +800,8 @@ export function mountStepper({ model, el, moved = () => {} }) {
     if (markedRow) keepInView(code, markedRow.node, 2 * LINE);
     const chosen = frames.querySelector("[aria-pressed=true]");
     if (chosen) keepInView(framePane, chosen, LINE);
+    const changedRow = registers.querySelector(".rl-changed");
+    if (changedRow) keepInView(registerPane, changedRow);
   }
 
   // ---- the run, and what the model says about it
