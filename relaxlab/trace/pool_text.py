@@ -68,6 +68,9 @@ def render_pool(timeline: PoolTimeline, position: int) -> str:
     lines += _tokens(timeline, position, state)
     if (engine := timeline.engine(position)) is not None:
         lines += ["", *_requests(engine), *_prefix_cache(engine, state.page_size)]
+        given_up = [loss for loss in timeline.losses if loss.event < position]
+        lines += ["given up"] * bool(given_up)
+        lines += [f"  event {loss.event}: {loss.text}" for loss in given_up]
     return "\n".join(lines)
 
 

@@ -17,6 +17,7 @@ Examples
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Final, Self
 
 from relaxlab.runtime.kv.block import NO_PAGE
@@ -43,6 +44,7 @@ from relaxlab.trace.pool_events import (
     is_cache_event,
     is_engine_event,
 )
+from relaxlab.trace.pool_losses import Loss, losses_of
 from relaxlab.trace.pool_recorder import PoolRecorder
 
 __all__ = ["PoolTimeline", "page_of", "slot_of"]
@@ -155,6 +157,11 @@ class PoolTimeline:
                 fold.apply(event)
         texts = [*self.tokens, "?"]
         return {block: [texts[one] for one in found] for block, found in names.items()}
+
+    @cached_property
+    def losses(self) -> tuple[Loss, ...]:
+        """Evictions and preemptions: which pages, why, and who paid."""
+        return tuple(losses_of(self))
 
     def copies(self, position: int) -> dict[int, tuple[int, int]]:
         """Return, for each page that began as a copy, the page it was copied from and its rows."""

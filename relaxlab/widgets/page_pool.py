@@ -28,7 +28,7 @@ from relaxlab.trace.pool_timeline import PoolTimeline
 from relaxlab.widgets.bundle import bundle, stylesheet
 from relaxlab.widgets.view import STATIC, View
 
-__all__ = ["PagePool", "packed"]
+__all__ = ["PagePool", "packed", "told"]
 
 
 class PagePool(View):
@@ -66,7 +66,11 @@ class PagePool(View):
             kinds = ", ".join(type(one).__name__ for one in recorders) or "nothing"
             raise TypeError(f"expected one or two PoolRecorder, got {kinds}")
         self.timelines = [PoolTimeline.of(one) for one in recorders]
-        super().__init__(pool={"runs": [packed(one) for one in recorders]}, position=self.end_of())
+        runs = [
+            packed(one) | {"losses": told(timeline)}
+            for one, timeline in zip(recorders, self.timelines, strict=True)
+        ]
+        super().__init__(pool={"runs": runs}, position=self.end_of())
 
     def end_of(self) -> int:
         """Return the last position."""
@@ -137,6 +141,11 @@ class PagePool(View):
         unit = "event" if len(self.timelines) == 1 else "call"
         names = ", ".join(timeline.name for timeline in self.timelines)
         return f"PagePool({names}, {unit} {self.position} of {self.end_of()})"
+
+
+def told(timeline: PoolTimeline) -> list[list[Any]]:
+    """Return what an engine gave up as plain data for the page: event and text."""
+    return [[loss.event, loss.text] for loss in timeline.losses]
 
 
 def packed(recorder: PoolRecorder) -> dict[str, Any]:

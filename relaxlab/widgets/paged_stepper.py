@@ -36,7 +36,7 @@ from relaxlab.runtime.kv.paged_kv_cache import PagedAttentionKVCache
 from relaxlab.runtime.vm import VirtualMachine, VMExecutable
 from relaxlab.trace import DebugSession, PoolRecorder, PoolTimeline, render_pool
 from relaxlab.widgets.bundle import bundle, stylesheet
-from relaxlab.widgets.page_pool import packed
+from relaxlab.widgets.page_pool import packed, told
 from relaxlab.widgets.view import STATIC
 from relaxlab.widgets.vm_stepper import VMStepper
 
@@ -97,7 +97,8 @@ class PagedStepper(VMStepper):
         self._clock = self.session.pools[0].since(self.session.timeline.first_step)
         self.pages = PoolTimeline.of(self._clock.recorder)
         with self.hold_sync():
-            self.pool = {"runs": [packed(self._clock.recorder)]}
+            run = packed(self._clock.recorder) | {"losses": told(self.pages)}
+            self.pool = {"runs": [run]}
             self.clock = self._clock.to_data()
             self.event = self._clock.events_before(self.position)
 

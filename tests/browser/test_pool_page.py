@@ -6,6 +6,7 @@ import pytest
 
 from relaxlab.cli.bench.views import _SCRUB as SCRUB
 from relaxlab.cli.bench.views import recording
+from relaxlab.models.download import ModelNotFoundError
 from relaxlab.trace.pool_events import explain_pool_event
 from relaxlab.trace.pool_text import (
     counters,
@@ -330,6 +331,58 @@ def test_two_users_scrub_smoothly_and_the_page_says_who_gave_up_what(open_page):
     done = page.locator(".rl-said").inner_text()
     assert "is evicted: lru: not used for" in done
     assert shown(page) == expected(timeline, at + 1)
+
+
+def answers(page, timeline):
+    """Assert that a page says which pages were given up, why and who paid; return its sentences."""
+    page.locator(".rl-pool").focus()
+    page.keyboard.press("End")
+    told = page.locator(".rl-losses li").all_text_contents()
+    assert told == [f"event {one.event}: {one.text}" for one in reversed(timeline.losses)]
+    evicted = [one for one in told if "evicted" in one]
+    assert re.fullmatch(
+        r"event \d+: Pages? [\d, ]+, kept from request 0\.0, (?:was|were) evicted\. "
+        r"Why: lru: not used for \d+ ticks \(.*\), the longest of all\. Taken by request \d\.0\. "
+        r"Who paid: .+",
+        evicted[-1],
+    )
+    # each leads to its event, and before it nothing is told of it
+    first = timeline.losses[0].event
+    page.locator(".rl-loss").last.click()
+    assert page.locator(".rl-slider").input_value() == str(first + 1)
+    assert page.locator(".rl-loss").count() == 1
+    assert page.locator(".rl-loss").get_attribute("aria-current") == "true"
+    goto(page, first)
+    assert page.locator(".rl-loss").count() == 0
+    return told
+
+
+def test_the_page_of_two_users_answers_by_itself(open_page):
+    view = demos.two_users("tiny")
+    page = open_page(view)
+    told = answers(page, view.timelines[0])
+    assert all(one.partition(": ")[2] in str(view) for one in told)
+
+
+def test_smollm2_opens_scrubs_and_answers_by_itself(open_page, tmp_path):
+    try:
+        view = demos.two_users("smollm2")
+    except ModelNotFoundError as error:
+        pytest.skip(f"SmolLM2 is not on this machine: {error}")
+    path = view.to_html(tmp_path / "smollm2.html")
+    assert path.stat().st_size < 8e6
+    timeline = view.timelines[0]
+    page = open_page(path)
+    times = sorted(page.evaluate(SCRUB, 60))
+    assert times[len(times) // 2] < 40  # 17 ms at 60 Hz; the rest is for a loaded machine
+    told = answers(page, timeline)
+    preempted = next(one for one in told if "preempted" in one)
+    assert re.search(r"Why: .+ needs \d more pages; .* Who paid: it waits \d+ round", preempted)
+    page.keyboard.press("End")
+    rows = page.locator(".rl-texts-of li").all_text_contents()
+    assert any("The capital of Spain is" in row for row in rows)
+    chosen = [len(entry.output) for entry in timeline.engine(len(timeline)).entries.values()]
+    assert chosen == [4, 20, 20]  # a guest, and two users
 
 
 def test_rows_out_of_sight_are_written_once_the_slider_rests(open_page):

@@ -190,6 +190,15 @@ export function mountPool({ model, el, moved = () => {} }) {
       requests: element("ol", { class: "rl-requests" }),
       tree: element("ol", { class: "rl-tree" }),
       savings: element("p", { class: "rl-savings" }),
+      losses: element("ol", {
+        class: "rl-losses",
+        onclick: ({ target }) => {
+          const { event } = target.closest("button")?.dataset ?? {};
+          if (event === undefined) return;
+          pause();
+          arrive(runs.indexOf(run), Number(event));
+        },
+      }),
       log: element("ol", { class: "rl-log" }),
     };
     run.parts = parts;
@@ -215,6 +224,9 @@ export function mountPool({ model, el, moved = () => {} }) {
         element("div", { class: "rl-pane" }, title("Prefix cache"),
           element("div", { class: "rl-scroll rl-request-pane", role: "region", tabindex: "0",
             "aria-label": "Prefix cache" }, parts.tree), parts.savings)),
+      parts.lost = element("div", {}, title("Given up: which pages, why, who paid"),
+        element("div", { class: "rl-scroll rl-loss-pane", role: "region", tabindex: "0",
+          "aria-label": "Given up" }, parts.losses)),
       title("Events"),
       element("div", { class: "rl-scroll rl-log-pane", role: "region", tabindex: "0",
         "aria-label": "Events" }, parts.log));
@@ -998,6 +1010,7 @@ export function mountPool({ model, el, moved = () => {} }) {
     const { parts } = run;
     const { engine } = run.view.state;
     parts.serving.hidden = !engine.told && !run.serves;
+    parts.lost.hidden = true;
     if (parts.serving.hidden) return;
     const others = [...engine.entries.keys()].filter((key) => !engine.running.includes(key));
     const items = [...engine.running, ...others].map((key) => {
@@ -1012,8 +1025,26 @@ export function mountPool({ model, el, moved = () => {} }) {
       return item;
     });
     parts.tree.replaceChildren(...nodes.length ? nodes : [element("li", {}, "empty")]);
+    drawLosses(run);
     write(parts.savings, `${engine.hits} hits, ${engine.hitTokens} tokens saved, ${
       engine.evictions} evictions, ${engine.preemptions} preemptions`);
+  }
+
+  /** What was given up so far, the last one first: each leads to its event. */
+  function drawLosses(run) {
+    const { parts, view } = run;
+    const losses = (run.losses ?? []).filter(([event]) => event < view.at).reverse();
+    parts.lost.hidden = !losses.length;
+    const list = parts.losses;
+    while (list.children.length > losses.length) list.lastChild.remove();
+    losses.forEach(([event, text], at) => {
+      const line = list.children[at] ?? list.appendChild(element("li", {},
+        element("button", { type: "button", class: "rl-loss" })));
+      const [button] = line.children;
+      set(button, "data-event", String(event));
+      set(button, "aria-current", event === view.at - 1 ? "true" : null);
+      write(button, `event ${event}: ${text}`);
+    });
   }
 
   function drawLog(run) {
