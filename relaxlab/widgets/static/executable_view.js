@@ -3,7 +3,7 @@
 // A file may have 100,000 rows, so only those in sight are elements. The list keeps the focus and
 // points at the chosen row (aria-activedescendant); everything else follows from its index.
 
-import { copyButton, element, LiveLine, set, write } from "./page.js";
+import { copyButton, element, keepKeys, LiveLine, set, write } from "./page.js";
 
 const ROW = 18; // pixels, as in executable_view.css
 const AHEAD = 10; // rows made beyond what is in sight
@@ -80,6 +80,7 @@ function render({ model, el }) {
       element("div", { class: "rl-title" }, `${file.name}, ${file.size} bytes`), rows)),
   chosen, leftOut, differences, live.node);
   el.append(root);
+  const letKeysGo = keepKeys(root);
   const shown = new ResizeObserver(() => { reveal(); later(); });
   shown.observe(rows);
 
@@ -277,6 +278,7 @@ function render({ model, el }) {
   model.on("change:position", onPosition);
   draw();
   return () => {
+    letKeysGo();
     live.stop();
     shown.disconnect();
     model.off("change:position", onPosition);

@@ -1,6 +1,8 @@
 // Graphs captured and replayed: a row for each key, a history to step through.
 
-import { copyButton, element, helpOf, icon, keepInView, LiveLine, set, write } from "./page.js";
+import {
+  copyButton, element, helpOf, icon, keepInView, keepKeys, LiveLine, set, write,
+} from "./page.js";
 
 const KERNELS_SHOWN = 40;
 const HELP = [
@@ -56,6 +58,7 @@ function render({ model, el }) {
     copyButton(() => root, live), help.button), help.list, counters,
   table, strip, element("div", { class: "rl-title" }, "History"), pane, live.node);
   el.append(root);
+  const letKeysGo = keepKeys(root);
 
   function goto(to) {
     position = Math.max(0, Math.min(history.length, to));
@@ -139,6 +142,7 @@ function render({ model, el }) {
   model.on("change:position", onPosition);
   draw();
   return () => {
+    letKeysGo();
     live.stop();
     model.off("change:position", onPosition);
   };

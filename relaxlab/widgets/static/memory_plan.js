@@ -3,7 +3,7 @@
 // Everything is drawn in SVG, since a bar should have words for a reader of a screen; a function of
 // many storages shows those that are used near the marked step first.
 
-import { copyButton, element, LiveLine, set, write } from "./page.js";
+import { copyButton, element, keepKeys, LiveLine, set, write } from "./page.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const ROW = 24;
@@ -63,6 +63,7 @@ function render({ model, el }) {
     copyButton(() => root, live), helpButton), help, summary,
   step, picture, detail, live.node);
   el.append(root);
+  const letKeysGo = keepKeys(root);
   const shown = new ResizeObserver(() => draw());
   shown.observe(root);
 
@@ -253,6 +254,7 @@ function render({ model, el }) {
   model.on("change:function", onChange);
   draw();
   return () => {
+    letKeysGo();
     live.stop();
     shown.disconnect();
     model.off("change:position", onChange);

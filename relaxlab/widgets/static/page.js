@@ -173,3 +173,21 @@ export function helpOf(rows) {
   }
   return { list, button, toggle };
 }
+
+/**
+ * Keep a view's keys from the notebook, also from one that listens before the view does.
+ *
+ * JupyterLab hears of keys after the view, which stops them. Notebook 7 hears of them first, and
+ * passes by an element with this attribute. What belongs to the notebook, as Ctrl+S does, is left
+ * to it, but for keys that edit a text. Returns a function that ends it.
+ */
+export function keepKeys(root) {
+  const decide = ({ target, key, ctrlKey, metaKey, altKey }) => {
+    if (!(target instanceof Element) || !root.contains(target)) return;
+    const ours = !(ctrlKey || metaKey || altKey) || /^[acvxyz]$/i.test(key);
+    // on the element itself: those around it are looked at later, if at all
+    set(target, "data-lm-suppress-shortcuts", ours ? "true" : null);
+  };
+  globalThis.addEventListener("keydown", decide, true);
+  return () => globalThis.removeEventListener("keydown", decide, true);
+}

@@ -7,7 +7,7 @@
 
 import { entryWords, nodeWords, treeOf } from "./engine_replay.js";
 import { bytesOf, EventStream } from "./event_stream.js";
-import { copyButton, element, icon, LiveLine, roving, set, write } from "./page.js";
+import { copyButton, element, icon, keepKeys, LiveLine, roving, set, write } from "./page.js";
 import {
   chainOf, countFree, filledRows, nextFree, placeInQueue, PoolReplay, rowsIn, slotOf, usersOf,
 } from "./pool_replay.js";
@@ -147,6 +147,7 @@ export function mountPool({ model, el, moved = () => {} }) {
   }, toolbar, help, scrubber, columns, live.node);
   tools.choose(buttons.find(({ name }) => name === "Step").button);
   el.append(root);
+  const letKeysGo = keepKeys(root);
   const shown = new ResizeObserver(() => {
     for (const run of runs) run.cells = run.sizes = null;
     later();
@@ -1078,6 +1079,7 @@ export function mountPool({ model, el, moved = () => {} }) {
     cancelAnimationFrame(searching);
     clearTimeout(settling);
     live.stop();
+    letKeysGo();
     shown.disconnect();
     dark?.removeEventListener?.("change", again);
     model.off("change:position", onPosition);

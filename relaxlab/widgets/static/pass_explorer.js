@@ -3,7 +3,7 @@
 // Texts are compared in the page (text_diff.js), since any two stages can be put side by side. The
 // list keeps the focus and points at the chosen pass (aria-activedescendant).
 
-import { copyButton, element, keepInView, LiveLine, set, write } from "./page.js";
+import { copyButton, element, keepInView, keepKeys, LiveLine, set, write } from "./page.js";
 import { difference, sideBySide } from "./text_diff.js";
 
 const MARKS = { same: ".", equal: "=", changed: "*" };
@@ -109,6 +109,7 @@ function render({ model, el }) {
     element("div", {}, element("div", { class: "rl-title" }, "Passes"), list),
     element("div", { class: "rl-explorer-body" }, facts, ...bodies)), live.node);
   el.append(root);
+  const letKeysGo = keepKeys(root);
 
   function passRow(one) {
     const mark = one.error ? "!" : MARKS[one.change] ?? "?";
@@ -400,6 +401,7 @@ function render({ model, el }) {
   makeGraphs();
   draw();
   return () => {
+    letKeysGo();
     live.stop();
     model.off("change:position", onPosition);
   };

@@ -1,6 +1,6 @@
 // A profile: rows as bars, sorted by any column, and the first calls on a line of time.
 
-import { copyButton, element, helpOf, LiveLine, set, write } from "./page.js";
+import { copyButton, element, helpOf, keepKeys, LiveLine, set, write } from "./page.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const ROW = 18;
@@ -49,6 +49,7 @@ function render({ model, el }) {
   element("div", { class: "rl-scroll rl-profile-pane", role: "region", tabindex: "0",
     "aria-label": "Rows" }, table), live.node);
   el.append(root);
+  const letKeysGo = keepKeys(root);
   const shown = new ResizeObserver(() => drawSpans());
   shown.observe(timeline);
 
@@ -120,6 +121,7 @@ function render({ model, el }) {
   draw();
   drawSpans();
   return () => {
+    letKeysGo();
     live.stop();
     shown.disconnect();
   };

@@ -3,7 +3,9 @@
 // replay.js knows what was where and how the cursor moves; here is only what it looks like, and how
 // keys and buttons reach it. Each part draws from the cursor and touches only what differs.
 
-import { copyButton, element, icon, keepInView, LiveLine, roving, set, write } from "./page.js";
+import {
+  copyButton, element, icon, keepInView, keepKeys, LiveLine, roving, set, write,
+} from "./page.js";
 import { Cursor, displayed, heatCells, linkedStep, logged, mark, Replay } from "./replay.js";
 
 const LINE = 18; // pixels, as in vm_stepper.css
@@ -189,6 +191,7 @@ export function mountStepper({ model, el, moved = () => {} }) {
   log, panes, remarks, live.node);
   tools.choose(buttons.find(({ name }) => name === "Step").button);
   el.append(root);
+  const letKeysGo = keepKeys(root);
   // an output that was not laid out, or was scrolled out of a long notebook, could not scroll
   const shown = new ResizeObserver(() => centre());
   shown.observe(root);
@@ -864,6 +867,7 @@ export function mountStepper({ model, el, moved = () => {} }) {
     globalThis.removeEventListener?.("hashchange", onLink);
     pause();
     live.stop();
+    letKeysGo();
     shown.disconnect();
     for (const [name, listener] of heard) model.off(`change:${name}`, listener);
   };
