@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
 from relaxlab.ir.expr import Expr, Var
 from relaxlab.ir.global_info import VDevice
 from relaxlab.ir.prim import IntImm
-from relaxlab.ir.type import AnyType, FuncType, TupleType, Type
+from relaxlab.ir.type import AnyType, FuncType, PrimType, TupleType, Type
 from relaxlab.relax.type import PACKED_FUNC, ShapeType, TensorType
 from relaxlab.runtime.dtype import DataType
 from relaxlab.tirx.buffer import BufferType
@@ -219,8 +219,9 @@ class BufferAnnotation(Annotation):
     elem_offset: Any = None
     scope: str = "global"
     align: int = 64
-    offset_factor: int = 1
+    offset_factor: int = 0
     has_layout: bool = True
+    is_parameter: bool = False
 
     def symbols(self) -> Iterator[str]:
         """Names that stand alone as a dimension, a stride or the offset."""
@@ -232,14 +233,18 @@ class BufferAnnotation(Annotation):
         """Return the type."""
         shape = self.shape if isinstance(self.shape, list | tuple) else (self.shape,)
         offset = _dim(self.elem_offset, context)
+        dims = tuple(_int32(_dim(dim, context)) for dim in shape)
+        if offset is None and self.offset_factor and self.is_parameter:
+            # somewhere, but at a multiple of the factor
+            offset = Var("elem_offset", dims[0].ty if dims else PrimType(_INT32))
         return BufferType(
-            tuple(_int32(_dim(dim, context)) for dim in shape),
+            dims,
             DataType(_dtype_name(self.dtype)),
             tuple(_int32(_dim(stride, context)) for stride in self.strides or ()),
             None if offset is None else _int32(offset),
             self.scope,
             self.align,
-            self.offset_factor,
+            self.offset_factor or 1,
             self.has_layout or context.is_s_tir,
         )
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relaxlab.ir.expr import Expr, Var
+from relaxlab.runtime.dtype import DataType
 from relaxlab.script.annotation import Annotation, BufferAnnotation
 from relaxlab.tirx.stmt import ForKind, IterVar, IterVarType
 
@@ -133,6 +134,13 @@ class Alloc(Part):
 
     buffer: BufferAnnotation
     annotations: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(Part):
+    """A variable, which has no value yet."""
+
+    dtype: DataType
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ Examples
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from relaxlab.ir import prim_ops
@@ -96,15 +97,16 @@ def _buffer(
     elem_offset: Any = None,
     scope: str = "global",
     align: int = 64,
-    offset_factor: int = 1,
+    offset_factor: int = 0,
     layout: Any = "default",
 ) -> BufferAnnotation:
     """Say what a parameter is, as in ``x: T.Buffer((n, 4), "float32")``."""
     if data is not None:
         raise TypeError("T.Buffer takes no data; use T.decl_buffer(shape, dtype, data=...)")
-    return _buffer_annotation(
+    annotation = _buffer_annotation(
         shape, dtype, strides, elem_offset, scope, align, offset_factor, layout
     )
+    return replace(annotation, is_parameter=True)
 
 
 def _buffer_annotation(
@@ -129,7 +131,7 @@ def _buffer_annotation(
         elem_offset,
         scope or "global",
         align if align and align > 0 else 64,
-        offset_factor or 1,
+        offset_factor,
         layout is not None,
     )
 
@@ -501,6 +503,11 @@ def alloc_local(shape: Any, dtype: Any = "float32", **options: Any) -> parts.All
     return alloc_buffer(shape, dtype, "local", **options)
 
 
+def alloc_scalar(dtype: Any) -> parts.Scalar:
+    """Make a variable in local memory: ``x = T.alloc_scalar("int32")``, then ``x = x + 1``."""
+    return parts.Scalar(dtype.dtype if isinstance(dtype, DtypeConstructor) else DataType(dtype))
+
+
 def alloc_shared(shape: Any, dtype: Any = "float32", **options: Any) -> parts.Alloc:
     """Make a buffer in shared memory."""
     return alloc_buffer(shape, dtype, "shared", **options)
@@ -577,6 +584,8 @@ WORDS: dict[str, Any] = {
     "address_of": address_of,
     "alloc_buffer": alloc_buffer,
     "alloc_local": alloc_local,
+    "alloc_scalar": alloc_scalar,
+    "local_scalar": alloc_scalar,
     "alloc_shared": alloc_shared,
     "anylist_getitem": anylist_getitem,
     "anylist_resetitem": anylist_resetitem,

@@ -42,6 +42,9 @@ class BufferType(Type):
     has_layout
         Whether a tile layout could be asked of it; functions of the block dialect have none. Only
         printed, as ``layout=None``.
+    is_scalar
+        Whether it is a variable of a kernel, as ``x: T.int32 = 1`` makes it: one element that is
+        read and written under the plain name. Only printed.
     """
 
     shape: tuple[Expr, ...]
@@ -52,6 +55,7 @@ class BufferType(Type):
     data_alignment: int = 64
     offset_factor: int = 1
     has_layout: bool = True
+    is_scalar: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))

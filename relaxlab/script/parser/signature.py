@@ -36,14 +36,22 @@ class Signature:
         Where the symbolic variables become names of the function.
     devices
         Finds a virtual device of the module by name.
+    string_dtype
+        In a kernel, the dtype of symbolic variables that a string defines: ``T.Buffer(("n + 1",))``
+        does, and parameters to the right may use ``n`` without quotes. None in Relax.
     """
 
     def __init__(
-        self, evaluator: Evaluator, scope: Scope, devices: Callable[[str], VDevice]
+        self,
+        evaluator: Evaluator,
+        scope: Scope,
+        devices: Callable[[str], VDevice],
+        string_dtype: DataType | None = None,
     ) -> None:
         self.evaluator = evaluator
         self.scope = scope
         self.devices = devices
+        self.string_dtype = string_dtype
         self.symbols: dict[str, Var] = {}
         self.scalars: dict[str, Var] = {}
         #: Dtypes that the body gives to names: ``o = T.int32()``.
@@ -96,21 +104,32 @@ class Signature:
                     var = Var(arg.arg, ty, self.evaluator.source.span(arg))
                     self.scalars[arg.arg] = var
                     self.scope.define(arg.arg, var)
-        return {
-            arg.arg: self.annotation(arg.annotation)
-            for arg in arguments
-            if arg.annotation is not None and arg.arg not in self.scalars
-        }
+        found: dict[str, Annotation] = {}
+        for arg in arguments:
+            if arg.annotation is not None and arg.arg not in self.scalars:
+                if self.string_dtype is not None:
+                    self._define_quoted(arg.annotation, PrimType(self.string_dtype))
+                found[arg.arg] = self.annotation(arg.annotation)
+        return found
+
+    def _define_quoted(self, annotation: ast.expr, ty: PrimType) -> None:
+        """Define the variables in the strings among the dimensions and strides of a buffer."""
+        for group in ast.walk(annotation):
+            for each in group.elts if isinstance(group, ast.Tuple | ast.List) else ():
+                if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                    for name in _names_in(each.value):
+                        if self._known(name) is None and self.scope.find(name) is MISSING:
+                            self.define(name, ty)
 
     def error(self, node: ast.AST, message: str) -> DiagnosticError:
         """Return an error at a place."""
         return self.evaluator.error(node, message)
 
-    def define(self, name: str) -> Expr:
+    def define(self, name: str, ty: PrimType = _INT64) -> Expr:
         """Return the variable of a name, a new one if the function has none."""
         known = self._known(name)
         if known is None:
-            known = self.symbols[name] = Var(name, self.declared.get(name, _INT64))
+            known = self.symbols[name] = Var(name, self.declared.get(name, ty))
             self.scope.define(name, known)
         return known
 
@@ -164,15 +183,33 @@ def _declared_dtypes(node: ast.FunctionDef) -> dict[str, PrimType]:
     found = {}
     for statement in node.body:
         match statement:
-            case ast.Assign(
-                targets=[ast.Name(id=name)],
-                value=ast.Call(func=ast.Attribute(attr=dtype), args=[], keywords=[]),
-            ):
-                with suppress(ValueError):  # another function of that form
-                    found[name] = PrimType(DataType(dtype))
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                pairs = list(zip(names, values, strict=False))
+            case ast.Assign(targets=[name], value=value):
+                pairs = [(name, value)]
             case _:
-                pass
+                continue
+        for name, value in pairs:
+            match name, value:
+                case ast.Name(id=text), ast.Call(
+                    func=ast.Attribute(attr=dtype), args=[], keywords=[]
+                ):
+                    with suppress(ValueError):  # another function of that form
+                        found[text] = PrimType(DataType(dtype))
+                case _:
+                    pass
     return found
+
+
+def _names_in(text: str) -> list[str]:
+    """Return the names in an expression, in order; none in what is no expression."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []  # whoever evaluates it says so
+    attributes = {node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n not in attributes]
+    return [node.id for node in names if node.id != "T"]
 
 
 def _may_be_scalar(node: ast.expr) -> bool:

@@ -7,7 +7,7 @@ One method for each statement of Python, one case for each description of ``kern
 import ast
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from relaxlab.ir import prim_ops
@@ -104,7 +104,7 @@ class KernelParser(Evaluator):
     def __init__(self, source: Source, scope: Scope, trusted: bool) -> None:
         super().__init__(source, scope, trusted)
         self.builtins = {**self.builtins, "range": _range}
-        self.signature = Signature(self, scope, _no_devices)
+        self.signature = Signature(self, scope, _no_devices, string_dtype=_INT32)
         self.params: list[Var] = []
         self.attrs: dict[str, Any] = {}
         self.blocks: list[_Block] = []
@@ -129,7 +129,12 @@ class KernelParser(Evaluator):
             body = self._sequence(self.statements(node.body), node)
             root = self.blocks.pop()
         if not options.get("private"):
-            self.attrs["global_symbol"] = node.name
+            self.attrs.setdefault("global_symbol", node.name)
+        elif "global_symbol" in self.attrs:
+            name = self.attrs["global_symbol"]
+            raise self.error(
+                node, f"a private function has no global_symbol, but {name!r} is given as it"
+            )
         if options.get("s_tir"):
             self.attrs["s_tir"] = True
         span = self.source.span(node)
@@ -313,8 +318,12 @@ class KernelParser(Evaluator):
                 self._define(target, name, buffer)
                 self.blocks[-1].allocated.append(buffer)
                 return []
+            case parts.Scalar():
+                return [self._new_cell(node, target, value.dtype)]
             case parts.Alloc():
                 buffer = self._buffer(node, name, value.buffer)
+                if value.buffer.has_layout and not self.signature.is_s_tir:
+                    buffer = _as_variable(buffer)
                 self._define(target, name, buffer)
                 return [AllocBuffer(buffer, dict(value.annotations), span=span)]
             case parts.Decl():
@@ -343,15 +352,19 @@ class KernelParser(Evaluator):
 
     def _set_cell(self, node: ast.stmt, target: ast.Name, value: Expr) -> list[Stmt]:
         """Assign to a plain name: the first time it makes a buffer of one element."""
-        span = self.source.span(node)
         zero = (IntImm(_INT32, 0),)
         known = self.scope.find(target.id) if self.scope.is_local(target.id) else None
         if isinstance(known, _ScalarCell):
             return [self._store(node, known.buffer, zero, value)]
-        ty = BufferType((IntImm(_INT32, 1),), value.dtype, storage_scope="local")
+        made = self._new_cell(node, target, value.dtype)
+        return [made, self._store(node, made.buffer, zero, value)]
+
+    def _new_cell(self, node: ast.stmt, target: ast.Name, dtype: DataType) -> AllocBuffer:
+        """Make the buffer behind a plain name."""
+        ty = BufferType((IntImm(_INT32, 1),), dtype, storage_scope="local", is_scalar=True)
         buffer = Var(target.id, ty, self.source.span(target))
         self._define(target, target.id, _ScalarCell(buffer))
-        return [AllocBuffer(buffer, span=span), self._store(node, buffer, zero, value)]
+        return AllocBuffer(buffer, span=self.source.span(node))
 
     def _augmented(self, node: ast.AugAssign) -> list[Stmt]:
         load = ast.copy_location(ast.BinOp(_as_load(node.target), node.op, node.value), node)
@@ -382,10 +395,7 @@ class KernelParser(Evaluator):
         if not isinstance(ty, PrimType):
             raise self.error(node, "Use T.let[...] for a name of a pointer")
         if node.value is None:
-            cell = BufferType((IntImm(_INT32, 1),), ty.dtype, storage_scope="local")
-            buffer = Var(node.target.id, cell, self.source.span(node.target))
-            self._define(node.target, node.target.id, _ScalarCell(buffer))
-            return [AllocBuffer(buffer, span=self.source.span(node))]
+            return [self._new_cell(node, node.target, ty.dtype)]
         value = prim_ops.cast(ty.dtype, self.scalar(node.value))
         return self._set_cell(node, node.target, value)
 
@@ -410,7 +420,7 @@ class KernelParser(Evaluator):
         if isinstance(source, Var) and isinstance(source.ty, PointerType):
             if not any(param is source for param in self.params):
                 raise self.error(node, "T.match_buffer needs a parameter of the kernel")
-            buffer = self._buffer(node, target.id, part.buffer)
+            buffer = self._buffer(node, target.id, replace(part.buffer, is_parameter=True))
             self._define(target, target.id, buffer)
             self.params = [buffer if param is source else param for param in self.params]
             return
@@ -753,6 +763,15 @@ def _as_load(target: ast.expr) -> ast.expr:
 
 def _no_devices(name: str) -> VDevice:
     raise ValueError(f"a kernel has no virtual device {name!r}")
+
+
+def _as_variable(buffer: Var) -> Var:
+    """Return the buffer that ``T.alloc_local((1,))`` makes outside blocks: a variable."""
+    ty = buffer_type(buffer)
+    plain = BufferType((IntImm(_INT32, 1),), ty.dtype, storage_scope="local")
+    if not structural_equal(ty, plain):
+        return buffer
+    return Var(buffer.name, replace(ty, is_scalar=True), buffer.span)
 
 
 def _with_root(root: _Block, body: Stmt, span: Span) -> Stmt:

@@ -66,7 +66,8 @@ __all__ = [
     "TYPES",
     "declaration",
     "dimensions",
-    "index_text",
+    "element_text",
+    "is_variable",
     "region_text",
     "scalar",
     "scalar_at",
@@ -388,7 +389,18 @@ def _broadcast(p: Printing, expr: Broadcast) -> tuple[str, int]:
 
 
 def _tensor_load(p: Printing, expr: TensorLoad) -> tuple[str, int]:
-    return f"{scalar(p, expr.buffer)}[{index_text(p, expr.indices)}]", ATOM
+    return element_text(p, expr.buffer, expr.indices), ATOM
+
+
+def is_variable(buffer: Node) -> bool:
+    """Say whether a buffer prints as a variable of its kernel."""
+    return isinstance(buffer, Var) and bool(getattr(buffer.ty, "is_scalar", False))
+
+
+def element_text(p: Printing, buffer: Expr, indices: tuple[Expr, ...]) -> str:
+    """Return an element of a buffer; a variable is its only one."""
+    name = scalar(p, buffer)
+    return name if is_variable(buffer) else f"{name}[{index_text(p, indices)}]"
 
 
 def index_text(p: Printing, indices: tuple[Expr, ...]) -> str:

@@ -63,6 +63,11 @@ class Names:
         self._names[variable] = name
         return name
 
+    def call(self, variable: object, text: str) -> None:
+        """Let a variable that has no name print as ``text`` in the innermost scope."""
+        self._scopes[-1].append((variable, text, text, self._counters.get(text, 0)))
+        self._names[variable] = text
+
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Free again, at the end, what is defined inside."""

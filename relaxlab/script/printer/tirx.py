@@ -15,7 +15,8 @@ from relaxlab.ir.type import is_void
 from relaxlab.script.printer.ir import (
     TYPES,
     dimensions,
-    index_text,
+    element_text,
+    is_variable,
     region_text,
     scalar,
     symbolic_vars,
@@ -24,7 +25,7 @@ from relaxlab.script.printer.ir import (
 )
 from relaxlab.script.printer.lines import INDENT, indented
 from relaxlab.script.printer.literal import string_text
-from relaxlab.script.printer.state import Printing
+from relaxlab.script.printer.state import FunctionFrame, Printing
 from relaxlab.script.printer.value import value_text
 from relaxlab.tirx.buffer import BufferType, buffer_type
 from relaxlab.tirx.function import PrimFunc
@@ -65,7 +66,7 @@ def prim_func(p: Printing, func: PrimFunc, name: str) -> tuple[list[str], list[s
         frame.type_vars = set(variables)
         type_vars = sorted(p.names.define(var, var.name) for var in variables)
         with p.signature():
-            params = [_parameter(p, param) for param in func.params]
+            params = [_with_declarations(p, frame, param) for param in func.params]
         result = "" if is_void(func.ret_type) else f" -> {type_text(p, func.ret_type)}"
         generic = f"[{', '.join(type_vars)}]" if p.use_pep695 and type_vars else ""
         lines = [
@@ -78,6 +79,17 @@ def prim_func(p: Printing, func: PrimFunc, name: str) -> tuple[list[str], list[s
         if shown:
             lines.append(f"{INDENT}{p.mark('T')}.func_attr({value_text(p, shown)})")
         return lines + indented(body), type_vars
+
+
+def _with_declarations(p: Printing, frame: FunctionFrame, param: Var) -> str:
+    """Return a parameter; what it defines for the body is declared in one line."""
+    before = len(frame.declarations)
+    text = _parameter(p, param)
+    if len(frame.declarations) - before > 1:
+        pairs = [line.partition(" = ")[::2] for line in frame.declarations[before:]]
+        names, values = (", ".join(part) for part in zip(*pairs, strict=True))
+        frame.declarations[before:] = [f"{names} = {values}"]
+    return text
 
 
 def _is_name(key: str, value: object, name: str) -> bool:
@@ -99,9 +111,18 @@ def _parameter(p: Printing, param: Var) -> str:
     name = p.names.find(param) or p.names.define(param, param.name)
     p.functions[-1].shown.add(param)
     if isinstance(param.ty, BufferType):
+        offset = param.ty.elem_offset
+        if isinstance(offset, Var) and _is_its_own(p, offset):
+            p.names.call(offset, f"{name}.elem_offset")
         arguments = _buffer_arguments(p, param.ty, dtype_always=True)
         return f"{name}: {p.mark('T')}.Buffer({', '.join(arguments)})"
     return f"{name}: {type_text(p, param.ty)}"
+
+
+def _is_its_own(p: Printing, offset: Var) -> bool:
+    """Say whether an offset is a variable that the parameter itself defines."""
+    frame = p.functions[-1]
+    return offset not in frame.params | frame.type_vars and p.names.find(offset) is None
 
 
 def _buffer_arguments(p: Printing, ty: BufferType, dtype_always: bool = False) -> list[str]:
@@ -112,13 +133,15 @@ def _buffer_arguments(p: Printing, ty: BufferType, dtype_always: bool = False) -
     # only dimensions are quoted in a signature
     if ty.strides:
         parts.append(f"strides={tuple_text(scalar(p, stride) for stride in ty.strides)}")
-    if ty.elem_offset is not None:
-        parts.append(f"elem_offset={scalar(p, ty.elem_offset)}")
+    offset = None if ty.elem_offset is None else scalar(p, ty.elem_offset)
+    is_own = offset is not None and offset.endswith(".elem_offset")
+    if offset is not None and not is_own:
+        parts.append(f"elem_offset={offset}")
     if ty.storage_scope not in ("", "global"):
         parts.append(f'scope="{ty.storage_scope}"')
     if ty.data_alignment != 64:
         parts.append(f"align={ty.data_alignment}")
-    if ty.offset_factor != 1:
+    if ty.offset_factor != 1 or is_own:
         parts.append(f"offset_factor={ty.offset_factor}")
     if not ty.has_layout and p.functions and not p.functions[-1].is_s_tir:
         parts.append("layout=None")
@@ -372,19 +395,27 @@ def _axis(p: Printing, iter_var: IterVar, value: Expr | None) -> str:
 
 
 def _buffer_store(p: Printing, store: BufferStore) -> list[str]:
-    place = f"{scalar(p, store.buffer)}[{index_text(p, store.indices)}]"
-    return [f"{place} = {scalar(p, store.value)}"]
+    return [f"{element_text(p, store.buffer, store.indices)} = {scalar(p, store.value)}"]
 
 
 def _seq(p: Printing, stmt: SeqStmt) -> list[str]:
     lines = []
     last = len(stmt.seq) - 1
     for index, part in enumerate(stmt.seq):
+        before = stmt.seq[index - 1] if index else None
         if isinstance(part, AttrStmt) and index != last:
             lines += _enclosed(p, part)
+        elif isinstance(before, AllocBuffer) and _starts(part, before.buffer):
+            value = statements(p, part)[-1].partition(" = ")[2]
+            lines[-1] += f" = {value}"
         else:
             lines += statements(p, part)
     return lines
+
+
+def _starts(stmt: Stmt, buffer: Var) -> bool:
+    """Say whether a statement gives a variable that was just made its first value."""
+    return isinstance(stmt, BufferStore) and stmt.buffer is buffer and is_variable(buffer)
 
 
 def _if_then_else(p: Printing, stmt: IfThenElse) -> list[str]:
@@ -402,6 +433,9 @@ def _bind(p: Printing, stmt: Bind) -> list[str]:
 
 def _alloc_buffer(p: Printing, stmt: AllocBuffer) -> list[str]:
     ty = buffer_type(stmt.buffer)
+    if is_variable(stmt.buffer) and not stmt.annotations:
+        name = p.names.define(stmt.buffer, stmt.buffer.name)
+        return [f"{name}: {p.mark('T')}.{ty.dtype}"]
     constructor = "alloc_buffer"
     if ty.storage_scope in ("local", "shared"):
         constructor = f"alloc_{ty.storage_scope}"
