@@ -99,6 +99,7 @@ _PURE_OTHERS = {
     "reinterpret": ("x",),
     "buffer_data": ("buffer",),
     "ptr_byte_offset": ("ptr", "offset", "type"),
+    "tvm_thread_invariant": ("cond",),
     "type_annotation": (),
 }
 _OPAQUE = {
@@ -112,6 +113,7 @@ _OPAQUE = {
     "tvm_call_cpacked": (),
     "tvm_call_packed": (),
     "tvm_stack_alloca": ("type", "count"),
+    "tvm_storage_sync": ("scope", "is_lead", "num_blocks"),
     "tvm_stack_make_array": ("data", "shape", "strides", "ndim", "dtype", "offset"),
     "tvm_stack_make_shape": (),
     "tvm_struct_set": ("handle", "index", "field", "value"),

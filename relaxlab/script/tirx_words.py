@@ -15,7 +15,31 @@ from typing import Any
 
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Call, Expr, Var
-from relaxlab.ir.prim import Broadcast, Cast, IntImm, Let, Ramp
+from relaxlab.ir.prim import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Broadcast,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Sub,
+)
 from relaxlab.ir.prim_intrinsics import call_intrin
 from relaxlab.ir.target import Target
 from relaxlab.ir.type import PointerType, PrimType, Type
@@ -173,17 +197,13 @@ def let_node(expr: Any, where: Mapping[Var, Any]) -> Expr:
 
 
 def div(a: Any, b: Any) -> Expr:
-    """Return ``a / b``; integers truncate towards zero."""
-    return prim_ops.truncdiv(a, b) if _is_int(a) and _is_int(b) else prim_ops.div(a, b)
+    """Make a quotient without computing it; integers truncate towards zero."""
+    return _node(Div)(a, b)
 
 
 def mod(a: Any, b: Any) -> Expr:
-    """Return the remainder that goes with :func:`div`."""
-    return prim_ops.truncmod(a, b)
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) or (isinstance(value, Expr) and not value.dtype.is_float)
+    """Make the remainder that goes with :func:`div`."""
+    return _node(Mod)(a, b)
 
 
 def _dtype(dtype: Any) -> DataType:
@@ -304,6 +324,34 @@ def address_of(value: Any) -> Call:
 def tvm_throw_last_error() -> Call:
     """Raise the error that the runtime holds."""
     return _intrin("int32", "tvm_throw_last_error")
+
+
+def tvm_storage_sync(storage_scope: str, is_lead: Any = False, num_blocks: Any = -1) -> Call:
+    """Wait for all threads that share some memory."""
+    lead = IntImm(DataType("bool"), int(is_lead)) if isinstance(is_lead, bool) else is_lead
+    return _intrin("int32", "tvm_storage_sync", storage_scope, lead, num_blocks)
+
+
+def tvm_thread_invariant(condition: Any) -> Call:
+    """Say that a condition is the same in all threads."""
+    value = prim_ops.as_operand(condition)
+    return _intrin(value.ty, "tvm_thread_invariant", value)
+
+
+def _node(kind: Any) -> Callable[[Any, Any], Expr]:
+    """Return what makes a node of two operands, which the operator might compute."""
+
+    def make(a: Any, b: Any) -> Expr:
+        node: Expr = kind(*prim_ops.match_dtypes(prim_ops.as_operand(a), prim_ops.as_operand(b)))
+        return node
+
+    make.__doc__ = f"Make a {kind.__name__} of two scalars, without computing it."
+    return make
+
+
+def not_node(a: Any) -> Expr:
+    """Make a Not of a scalar, without computing it."""
+    return Not(prim_ops.as_operand(a))
 
 
 def assume(condition: Any) -> Call:
@@ -569,15 +617,20 @@ def index_map(mapping: Callable[..., Any]) -> IndexMap:
     return IndexMap.from_func(mapping)
 
 
+#: Nodes whose operators compute what they can: ``T.Add(1, 2)`` does not.
+_NODES = (Add, Sub, Mul, FloorDiv, FloorMod, Max, Min, EQ, NE, LT, LE, GT, GE, And, Or)
+
 #: Every word of ``T`` that is no scalar function of :mod:`relaxlab.tirx`, by name.
 WORDS: dict[str, Any] = {
     **{name: DtypeConstructor(name) for name in _dtype_names()},
+    **{kind.__name__: _node(kind) for kind in _NODES},
     "Broadcast": broadcast_node,
     "Buffer": _buffer,
     "Cast": cast_node,
     "Div": div,
     "Let": let_node,
     "Mod": mod,
+    "Not": not_node,
     "Ramp": ramp_node,
     "Select": select,
     "Tuple": AnnotationFunction(_tuple, TupleAnnotation()),
@@ -585,7 +638,6 @@ WORDS: dict[str, Any] = {
     "alloc_buffer": alloc_buffer,
     "alloc_local": alloc_local,
     "alloc_scalar": alloc_scalar,
-    "local_scalar": alloc_scalar,
     "alloc_shared": alloc_shared,
     "anylist_getitem": anylist_getitem,
     "anylist_resetitem": anylist_resetitem,
@@ -595,6 +647,7 @@ WORDS: dict[str, Any] = {
     "attr": attr,
     "axis": axis,
     "break_loop": break_loop,
+    "broadcast": broadcast_node,
     "buffer_store": buffer_store,
     "call_cpacked": call_cpacked,
     "call_extern": call_extern,
@@ -611,6 +664,7 @@ WORDS: dict[str, Any] = {
     "init": init,
     "launch_thread": launch_thread,
     "let": parts.Let(),
+    "local_scalar": alloc_scalar,
     "match_buffer": match_buffer,
     "max_value": max_value,
     "min_value": min_value,
@@ -627,8 +681,10 @@ WORDS: dict[str, Any] = {
     "tvm_stack_alloca": tvm_stack_alloca,
     "tvm_stack_make_array": tvm_stack_make_array,
     "tvm_stack_make_shape": tvm_stack_make_shape,
+    "tvm_storage_sync": tvm_storage_sync,
     "tvm_struct_get": tvm_struct_get,
     "tvm_struct_set": tvm_struct_set,
+    "tvm_thread_invariant": tvm_thread_invariant,
     "tvm_throw_last_error": tvm_throw_last_error,
     "type_annotation": type_annotation,
     "unroll": unroll,

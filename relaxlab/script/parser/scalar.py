@@ -12,6 +12,7 @@ from typing import Final
 
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Expr
+from relaxlab.ir.prim import Not
 
 __all__ = ["SCALAR_OPERATORS"]
 
@@ -31,7 +32,7 @@ SCALAR_OPERATORS: Final[dict[str, Callable[..., Expr]]] = {
     "less": prim_ops.less,
     "less_equal": prim_ops.less_equal,
     "logical_and": prim_ops.logical_and,
-    "logical_not": prim_ops.logical_not,
+    "logical_not": Not,
     "logical_or": prim_ops.logical_or,
     "mod": prim_ops.floormod,
     "multiply": prim_ops.multiply,

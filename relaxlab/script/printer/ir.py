@@ -13,6 +13,7 @@ variables are TypeVars there, and Python has no arithmetic on those.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Call, Expr, GlobalVar, StringImm, Var
 from relaxlab.ir.node import Node, children
 from relaxlab.ir.op import Op
@@ -46,7 +47,6 @@ from relaxlab.ir.prim import (
     TensorLoad,
     TensorRegion,
 )
-from relaxlab.ir.prim_ops import add
 from relaxlab.ir.type import (
     AnyType,
     FuncType,
@@ -244,6 +244,24 @@ _BINARY: dict[type[Expr], tuple[str, int]] = {
     And: ("and", _AND),
     Or: ("or", _OR),
 }
+_LITERALS = (IntImm, FloatImm)
+#: What the operators of the text do.
+_OPERATORS: dict[type[Expr], Callable[[Any, Any], Expr]] = {
+    Add: prim_ops.add,
+    Sub: prim_ops.subtract,
+    Mul: prim_ops.multiply,
+    Div: prim_ops.divide,
+    FloorDiv: prim_ops.floordiv,
+    FloorMod: prim_ops.floormod,
+    EQ: prim_ops.equal,
+    NE: prim_ops.not_equal,
+    LT: prim_ops.less,
+    LE: prim_ops.less_equal,
+    GT: prim_ops.greater,
+    GE: prim_ops.greater_equal,
+    And: prim_ops.logical_and,
+    Or: prim_ops.logical_or,
+}
 _BIT_OPERATORS: dict[str, tuple[str, int]] = {
     "tirx.bitwise_and": ("&", _BIT_AND),
     "tirx.bitwise_or": ("|", _BIT_OR),
@@ -284,14 +302,23 @@ def scalar_at(p: Printing, expr: Expr) -> tuple[str, int]:
     return handler(p, expr)
 
 
-def _binary_operator(expr: Expr) -> tuple[str, int, Expr, Expr] | None:
+def _is_folded(p: Printing, expr: Any) -> bool:
+    """Say whether an operator would compute something else when it reads the text again."""
+    if p.in_relax or not (isinstance(expr.a, _LITERALS) or isinstance(expr.b, _LITERALS)):
+        return False
+    kind = type(expr)
+    made: Any = _OPERATORS[kind](expr.a, expr.b)
+    return type(made) is not kind or made.a is not expr.a or made.b is not expr.b
+
+
+def _binary_operator(p: Printing, expr: Expr) -> tuple[str, int, Expr, Expr] | None:
     """Return symbol, precedence and operands if the expression prints as ``a op b``."""
+    node: Any = expr
     found = _BINARY.get(type(expr))
-    if found is not None:
-        node: Any = expr
-        return (*found, node.a, node.b)
     if isinstance(expr, Div) and expr.dtype.is_float:
-        return ("/", _PRODUCT, expr.a, expr.b)
+        found = ("/", _PRODUCT)
+    if found is not None and not _is_folded(p, node):
+        return (*found, node.a, node.b)
     if isinstance(expr, Call) and isinstance(expr.op, Op) and len(expr.args) == 2:
         found = _BIT_OPERATORS.get(expr.op.name)
         if found is not None:
@@ -302,7 +329,9 @@ def _binary_operator(expr: Expr) -> tuple[str, int, Expr, Expr] | None:
 def _binary(p: Printing, expr: Expr) -> tuple[str, int]:
     # The left spine is walked in a loop: a + b + c + ... may be longer than Python's stack.
     spine = []
-    while (operation := _binary_operator(expr)) is not None:
+    if not isinstance(expr, Call) and _is_folded(p, expr):
+        return _named(type(expr).__name__)(p, expr)
+    while (operation := _binary_operator(p, expr)) is not None:
         symbol, precedence, expr, right = operation
         spine.append((symbol, precedence, right))
     text, got = scalar_at(p, expr)
@@ -372,11 +401,16 @@ def _select(p: Printing, expr: Select) -> tuple[str, int]:
 
 
 def _let(p: Printing, expr: Let) -> tuple[str, int]:
+    t = p.mark("T")
+    # the variable may have a name outside as well: ``T.Let(n, where={n: n + 1})``
+    name = p.names.find(expr.var)
+    if name is None and p.functions and isinstance(expr.var.ty, PrimType):
+        name = p.names.define(expr.var, expr.var.name)
+        p.ahead.append(f"{name} = {t}.{expr.var.ty.dtype}()")
     value = scalar(p, expr.value)
     with p.names.scope():
-        # the variable may have a name outside as well: ``T.Let(n, where={n: n + 1})``
-        name = p.names.find(expr.var) or p.names.define(expr.var, expr.var.name)
-        return f"{p.mark('T')}.Let({scalar(p, expr.body)}, where={{{name}: {value}}})", ATOM
+        name = name or p.names.define(expr.var, expr.var.name)
+        return f"{t}.Let({scalar(p, expr.body)}, where={{{name}: {value}}})", ATOM
 
 
 def _ramp(p: Printing, expr: Ramp) -> tuple[str, int]:
@@ -423,7 +457,7 @@ def _is_one(expr: Expr) -> bool:
 def _range(p: Printing, rng: Range) -> str:
     if _is_one(rng.extent):
         return scalar(p, rng.min)
-    return f"{scalar(p, rng.min)}:{scalar(p, add(rng.min, rng.extent))}"
+    return f"{scalar(p, rng.min)}:{scalar(p, prim_ops.add(rng.min, rng.extent))}"
 
 
 def region_text(p: Printing, region: TensorRegion) -> str:

@@ -74,6 +74,8 @@ class Printing:
         Whether a function's signature is being printed: compound dimensions become strings.
     pending
         Declarations that go before the current block.
+    ahead
+        Declarations that go before the current statement of a kernel.
     functions, loops
         What encloses the place being printed, outermost first.
     """
@@ -89,6 +91,7 @@ class Printing:
     bare: DataType = _INT32
     in_signature: bool = False
     pending: list[str] = field(default_factory=list)
+    ahead: list[str] = field(default_factory=list)
     functions: list[FunctionFrame] = field(default_factory=list)
     loops: list[For] = field(default_factory=list)
 

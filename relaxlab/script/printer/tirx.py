@@ -202,11 +202,14 @@ def _is_true(expr: Expr) -> bool:
 
 
 def statements(p: Printing, stmt: Stmt) -> list[str]:
-    """Return the lines of a statement."""
+    """Return the lines of a statement, below what has to be declared for it."""
     handler = _STATEMENTS.get(type(stmt))
     if handler is None:
         raise TypeError(f"no text for a statement of kind {type(stmt).__name__}")
-    return handler(p, stmt)
+    before, p.ahead = p.ahead, []
+    lines = handler(p, stmt)
+    lines, p.ahead = p.ahead + lines, before
+    return lines
 
 
 def _nested(p: Printing, stmt: Stmt) -> list[str]:
