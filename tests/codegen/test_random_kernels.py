@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from relaxlab.codegen import generate_numpy
 from relaxlab.ir import DictAttrs, Expr, IntImm, Select, TensorLoad, Var, prim_ops
-from relaxlab.ir.prim import Range
+from relaxlab.ir.prim import Let, Range
 from relaxlab.ir.prim_ops import const
 from relaxlab.tirx import (
     BufferStore,
@@ -94,7 +94,7 @@ def draw_guarded(kernel: Kernel, axes: list[tuple[Var, int]]) -> Expr:
 def draw_value(kernel: Kernel, axes: list[tuple[Var, int]], depth: int) -> Expr:
     """Return a float32 expression over the axes."""
     draw = kernel.draw
-    kind = draw(st.integers(0, 10)) if depth else draw(st.integers(0, 3))
+    kind = draw(st.integers(0, 11)) if depth else draw(st.integers(0, 3))
     if kind <= 1:
         if kernel.locals and draw(st.booleans()):
             local = draw(st.sampled_from(kernel.locals))
@@ -113,6 +113,10 @@ def draw_value(kernel: Kernel, axes: list[tuple[Var, int]], depth: int) -> Expr:
     if kind == 5:
         var, _ = draw(st.sampled_from(axes))
         return a * prim_ops.cast("float32", var)
+    if kind == 11:
+        held = Var("held", "float32")
+        more = draw_value(kernel, axes, depth - 1)
+        return Let(held, a, prim_ops.tanh(held) * more + prim_ops.abs(held))
     b = draw_value(kernel, axes, depth - 1)
     if kind == 6:
         return prim_ops.select(a < b, a, b * 0.5)

@@ -273,7 +273,8 @@ class VectorCode(Reads):
             case Cast(dtype=dtype, value=value):
                 return self._cast(value, dtype)
             case Let(var=var, value=value, body=body):
-                self.bound[var] = self.named(self.emit(value))
+                # it may be read again: nothing may be written over it
+                self.bound[var] = replace(self.named(self.emit(value)), fresh=False)
                 return self.emit(body, out)
             case Call():
                 return self._call(expr, out)

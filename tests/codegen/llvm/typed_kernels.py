@@ -27,6 +27,7 @@ from relaxlab.ir.prim import (
     Div,
     FloorDiv,
     FloorMod,
+    Let,
     Max,
     Min,
     Mod,
@@ -193,7 +194,7 @@ def condition(draft: Draft, axes: Axes, depth: int) -> Expr:
 def expression(draft: Draft, axes: Axes, dtype: str, depth: int) -> Expr:
     """Return an expression of a dtype over the axes."""
     draw = draft.draw
-    kind = draw(st.integers(0, 11)) if depth else draw(st.integers(0, 3))
+    kind = draw(st.integers(0, 12)) if depth else draw(st.integers(0, 3))
     if kind <= 2:
         return load(draft, axes, dtype)
     if kind == 3:
@@ -235,7 +236,11 @@ def expression(draft: Draft, axes: Axes, dtype: str, depth: int) -> Expr:
     if kind == 9 and dtype in INTEGERS:
         name = draw(st.sampled_from(("bitwise_and", "bitwise_or", "bitwise_xor")))
         return call_intrin(dtype, f"tirx.{name}", a, b)
-    return draw(st.sampled_from((Add, Sub, Mul, Max, Min)))(a, b)
+    combine = draw(st.sampled_from((Add, Sub, Mul, Max, Min)))
+    if kind == 12:
+        held = Var("held", dtype)
+        return Let(held, a, Max(combine(held, b), held))
+    return combine(a, b)
 
 
 SHIFTS = ("tirx.shift_left", "tirx.shift_right")
