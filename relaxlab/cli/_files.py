@@ -25,10 +25,15 @@ from relaxlab.errors import InternalError
 from relaxlab.runtime.vm import VMExecutable
 from relaxlab.runtime.vm.serialize import MAGIC_V1, MAGIC_V2
 
-__all__ = ["MODEL", "PROGRAM", "load_unverified", "reading", "writing"]
+__all__ = ["FILE_HELP", "MODEL", "PROGRAM", "load_unverified", "reading", "writing"]
 
 PROGRAM: Final = "program"
 MODEL: Final = "model"
+
+FILE_HELP: Final = (
+    "an executable that write_to_file wrote, or a library that export_library wrote, here (.rlx) "
+    "or in TVM (.so, ...)"
+)
 
 # How files of a kind begin, what such a file is for, and what to say of it.
 _KINDS: Final = (

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxlab.cli import Mistake
-from relaxlab.cli._files import PROGRAM, reading
+from relaxlab.cli._files import FILE_HELP, PROGRAM, reading
 from relaxlab.errors import InternalError
 from relaxlab.interop.tvm_ffi import open_program
 from relaxlab.runtime import cpu
@@ -40,8 +40,10 @@ arguments are Python literals: numbers, strings, booleans and None as they are, 
 
 def configure_program(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that :func:`open_call` reads, and ``--limit``."""
-    parser.add_argument("file", metavar="FILE", type=Path, help="an executable or a library")
-    parser.add_argument("function", metavar="FUNC", help="a Relax function of it")
+    parser.add_argument("file", metavar="FILE", type=Path, help=FILE_HELP)
+    parser.add_argument(
+        "function", metavar="FUNC", help="a Relax function of it, as `relaxlab dis FILE` lists them"
+    )
     parser.add_argument("arguments", metavar="ARG", nargs="*", default=[], help=_ARGUMENTS)
     parser.add_argument(
         "--import",
@@ -56,7 +58,7 @@ def configure_program(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=100_000,
-        help="how many of the last steps to keep (default: 100000)",
+        help="how many of the last steps to keep (default 100000)",
     )
 
 

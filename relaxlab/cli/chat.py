@@ -55,6 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--capacity", type=int, default=4096, metavar="T", help="tokens in the cache (default 4096)"
     )
+    parser.epilog = f"{parser.epilog}\n\nCommands in the conversation: {_HELP}"
 
 
 def run(args: argparse.Namespace) -> int:

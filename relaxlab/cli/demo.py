@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="NAME|PATH",
-        help="whose pages the tour shows: tiny (default), smollm2, or a GGUF file",
+        help="whose pages the tour shows: smollm2, tiny, or a GGUF file (default tiny)",
     )
 
 

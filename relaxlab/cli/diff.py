@@ -15,7 +15,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from relaxlab.cli._files import load_unverified
+from relaxlab.cli._files import FILE_HELP, load_unverified
 from relaxlab.runtime.vm.compare import compare
 
 __all__ = ["EXAMPLE", "configure", "run"]
@@ -29,7 +29,7 @@ relaxlab diff before.bin after.bin --json
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``relaxlab diff``."""
-    parser.add_argument("first", metavar="A", type=Path, help="an executable or a library")
+    parser.add_argument("first", metavar="A", type=Path, help=FILE_HELP)
     parser.add_argument("second", metavar="B", type=Path, help="another one")
     parser.add_argument("--json", action="store_true", help="print a list of differences")
     parser.epilog = f"{parser.epilog}\n\nThe exit code is 0 if both mean the same, else 1."

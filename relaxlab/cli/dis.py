@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from relaxlab.cli._files import load_unverified
+from relaxlab.cli._files import FILE_HELP, load_unverified
 from relaxlab.runtime.vm import VMExecutable
 from relaxlab.runtime.vm.listing import listing, words_of
 from relaxlab.runtime.vm.section_map import section_map
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "file",
         metavar="FILE",
         type=Path,
-        help="an executable, a library blob, a library of relaxlab (.rlx) or of TVM (.so, ...)",
+        help=FILE_HELP,
     )
     parser.add_argument(
         "--python", action="store_true", help="print the builder calls that make the program"

@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -147,7 +148,9 @@ def _mpi() -> str:
     except (ImportError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise _MissingError(f"mpi4py {number} finds no MPI library: {reason}") from None
-    return f"mpi4py {number}, {mpi.Get_library_version().partition(',')[0].strip()}"
+    # Open MPI ends its name with a comma, MPICH with a line.
+    name, *_ = re.split(r"[,\n]", mpi.Get_library_version().strip())
+    return f"mpi4py {number}, {' '.join(name.split())}"
 
 
 def _chromium() -> str:

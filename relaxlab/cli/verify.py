@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from relaxlab.cli import Mistake
-from relaxlab.cli._files import load_unverified
+from relaxlab.cli._files import FILE_HELP, load_unverified
 from relaxlab.runtime.vm.verify import NOTES, RULES, Finding, find_notes, find_problems
 
 __all__ = ["EXAMPLE", "configure", "run"]
@@ -29,9 +29,7 @@ relaxlab verify --rules
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``relaxlab verify``."""
-    parser.add_argument(
-        "file", metavar="FILE", type=Path, nargs="?", help="an executable or a library"
-    )
+    parser.add_argument("file", metavar="FILE", type=Path, nargs="?", help=FILE_HELP)
     parser.add_argument(
         "--json",
         action="store_true",

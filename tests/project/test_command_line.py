@@ -172,6 +172,7 @@ def test_doctor_names_every_part_and_how_to_add_it(capsys):
     for part in parts:
         assert bool(part["command"]) != part["present"]
         assert part["detail"]
+        assert "\n" not in part["detail"]
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
     for part in parts:

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--port",
         type=int,
         metavar="N",
-        help="listen here or not at all (default: the first free port from 8888)",
+        help="listen here or not at all (default the first free port from 8888)",
     )
 
 
