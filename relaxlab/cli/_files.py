@@ -68,6 +68,8 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
     try:
         yield
     except (InternalError, ValueError) as error:
+        if not Path(path).is_file():
+            raise  # what a pipe held is gone
         with Path(path).open("rb") as stream:
             start = stream.read(16)
         for magic, use, words in _KINDS:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from relaxlab.cli._files import FILE_HELP, load_unverified
+from relaxlab.cli._files import FILE_HELP, PROGRAM, reading
 from relaxlab.runtime.vm import VMExecutable
 from relaxlab.runtime.vm.listing import listing, words_of
 from relaxlab.runtime.vm.section_map import section_map
@@ -60,8 +60,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Load the file, without running or judging it, and print it."""
-    executable = load_unverified(args.file)
-    data = args.file.read_bytes() if args.sections else b""
+    with reading(args.file, PROGRAM):
+        data = args.file.read_bytes()  # once: a pipe has it once
+        executable = VMExecutable.load_from_bytes(data, verify=False, origin=args.file.name)
     if args.json:
         print(json.dumps(_forms(executable, data, args), indent=2))
         return 0

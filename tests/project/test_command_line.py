@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
 import relaxlab.cli
 from relaxlab.cli import command_names, main, summary
+from relaxlab.cli._progress import progress
 from relaxlab.cli.doctor import examine
 
 PARTS = ["llvm", "cupy", "mpi", "chromium", "model", "renderer", "oracle"]
@@ -163,6 +165,18 @@ def test_a_console_with_a_small_alphabet_gets_all_the_text(extra_command, monkey
     monkeypatch.setattr("sys.stdout", out)
     assert main(["extra_probe", "1"]) == 0
     assert out.buffer.getvalue() == b"1 \\u2026 2\n"
+
+
+@pytest.mark.parametrize("on_a_terminal", [True, False])
+def test_progress_is_for_a_terminal_and_leaves_nothing(monkeypatch, on_a_terminal):
+    shown = io.StringIO()
+    shown.isatty = lambda: on_a_terminal
+    monkeypatch.setattr("sys.stderr", shown)
+    with suppress(ValueError), progress("compiling"):
+        during = shown.getvalue()
+        raise ValueError
+    assert during == ("\r\x1b[Kcompiling …" if on_a_terminal else "")
+    assert shown.getvalue() == during + ("\r\x1b[K" if on_a_terminal else "")
 
 
 def test_doctor_names_every_part_and_how_to_add_it(capsys):

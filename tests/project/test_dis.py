@@ -1,6 +1,7 @@
 """`relaxlab dis`: the three texts of an executable, from a file."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,19 @@ def test_a_file_that_is_no_executable_is_one_line(tmp_path, capsys, content, wor
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert all(word in error for word in words)
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs /dev/fd")
+def test_a_pipe_is_read_once(program, capsys):
+    path, _ = program("cg_if")
+    for data, code in ((Path(path).read_bytes(), 0), (b"nonsense", 1)):
+        reader, writer = os.pipe()
+        os.write(writer, data)
+        os.close(writer)
+        assert main(["dis", f"/dev/fd/{reader}", "--sections"]) == code
+        os.close(reader)
+        shown = capsys.readouterr()
+        assert ("magic number" in shown.out, "magic number" in shown.err) == (not code, bool(code))
 
 
 def test_a_cut_file_is_one_line_with_the_place(program, capsys):
