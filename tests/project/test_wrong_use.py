@@ -279,6 +279,15 @@ def test_a_page_that_cannot_be_written_leaves_nothing(
     assert line == f"relaxlab: {os.strerror(number)}: {named}\n"
 
 
+def test_a_folder_that_cannot_be_made_is_named(capsys, monkeypatch, folder):
+    def fail(path, *args, **kwargs):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "mkdir", fail)
+    for words in (["course", "release", "out"], ["demo", "--export", "out"]):
+        assert refused(words, capsys, folder) == (1, "relaxlab: Permission denied: out\n")
+
+
 @pytest.mark.parametrize("command", READERS)
 def test_a_file_that_may_not_be_read_is_named(command, capsys, monkeypatch, folder):
     read = Path.read_bytes

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from relaxlab.cli import Mistake
+from relaxlab.cli._files import writing
 
 __all__ = ["new_folder"]
 
@@ -42,7 +43,8 @@ def new_folder(out: Path) -> Iterator[Path]:
     if not target.parent.is_dir():
         raise Mistake(f"no folder {target.parent} to make {target.name} in")
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    draft.mkdir()
+    with writing(out):
+        draft.mkdir()
     try:
         yield draft
         if target.is_dir():
