@@ -114,6 +114,8 @@ def _lines() -> Iterator[str]:
             sys.stdout.flush()
         line = sys.stdin.readline()
         if not line:
+            if interactive:
+                print()  # the shell's prompt gets a line of its own
             return
         if line.strip():
             yield line.strip()

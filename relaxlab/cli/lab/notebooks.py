@@ -9,11 +9,11 @@ Examples
 True
 """
 
-import shutil
 from pathlib import Path
 
 import relaxlab
 from relaxlab.cli import Mistake
+from relaxlab.runtime.staged_files import write_whole
 
 __all__ = ["TOUR", "WORK_FOLDER", "find_notebooks", "work_folder"]
 
@@ -59,5 +59,6 @@ def work_folder(notebooks: Path, here: Path) -> tuple[Path, Path]:
     for source in sorted(notebooks.iterdir()):
         target = copy / source.name
         if source.is_file() and not target.exists():
-            shutil.copyfile(source, target)
+            # whole: what is there is kept the next time
+            write_whole(target, source.read_bytes())
     return here, Path(WORK_FOLDER)
