@@ -10,6 +10,7 @@ Examples
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator
 
@@ -28,6 +29,7 @@ EXAMPLE = """
 relaxlab generate "The capital of France is" -n 32 --model smollm2 --greedy
 relaxlab generate "Once upon a time" -n 20 --model tiny --print-ids
 relaxlab generate "Once upon a time" -n 20 --model tiny --paged --page-size 4
+relaxlab generate "Once upon a time" -n 20 --model tiny --json
 """
 
 
@@ -59,6 +61,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--print-ids", action="store_true", help="end with one line `ids: 7042 30 ...`"
     )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print an object with the keys text, ids and prompt_ids, when all is there",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -73,19 +80,26 @@ def run(args: argparse.Namespace) -> int:
     if not tokens:
         raise Mistake("the prompt is empty: there is nothing to continue")
     ids: list[int] = []
+    texts: list[str] = []
     is_paged = args.paged or args.page_size is not None
     for tokens_made, text in (_paged if is_paged else _dense)(model, tokens, sampling, args):
         ids += tokens_made
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    print()
+        texts.append(text)
+        if not args.json:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    if args.json:
+        answer = {"text": "".join(texts), "ids": ids, "prompt_ids": list(tokens)}
+        print(json.dumps(answer, indent=2))
+    else:
+        print()
     if len(ids) < args.n and not (args.stop and ids and ids[-1] in model.tokenizer.ends):
         print(
             f"relaxlab: stopped after {len(ids)} of {args.n} tokens: "
             f"the model's context of {model.config.context} is full",
             file=sys.stderr,
         )
-    if args.print_ids:
+    if args.print_ids and not args.json:
         print("ids:", *ids)
     return 0
 

@@ -1,5 +1,7 @@
 """``relaxlab generate``: the real model's tokens, the tiny model's text, and mistakes."""
 
+import json
+
 import pytest
 
 from relaxlab.cli import main
@@ -25,6 +27,17 @@ def test_the_tiny_model_needs_no_download(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("ids: ")
     assert len(lines[-1].split()) == 9
+
+
+def test_a_program_reads_the_same_as_a_reader(capsys):
+    arguments = ["generate", "hello", "-n", "8", "--greedy"]
+    assert main([*arguments, "--print-ids"]) == 0
+    *lines, ids = capsys.readouterr().out.split("\n")[:-1]
+    assert main([*arguments, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["text"] == "\n".join(lines)
+    assert answer["ids"] == [int(word) for word in ids.split()[1:]]
+    assert answer["prompt_ids"] == list(b"hello")
 
 
 @pytest.mark.parametrize("page_size", ["1", "5", "16"])
