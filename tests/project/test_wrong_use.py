@@ -289,6 +289,24 @@ def test_a_folder_that_cannot_be_made_is_named(capsys, monkeypatch, folder):
         assert refused(words, capsys, folder) == (1, "relaxlab: Permission denied: out\n")
 
 
+def test_ctrl_c_while_a_notebook_runs_leaves_no_site(monkeypatch, capsys, folder):
+    class Interrupted:
+        """As nbclient is after it ended its kernel because of a signal."""
+
+        km = None
+
+        def __init__(self, *args, **kwargs):
+            pass
+
+        def execute(self, **kwargs):
+            raise AssertionError
+
+    monkeypatch.setattr("relaxlab.cli.course.site.NotebookClient", Interrupted)
+    line = "relaxlab: stopped by Ctrl-C\n"
+    assert refused(["course", "site", "out"], capsys, folder) == (130, line)
+    assert not (folder / "out").exists()
+
+
 def test_an_interrupted_copy_of_the_notebooks_is_made_again(monkeypatch, folder):
     installed = folder / "installed"
     installed.mkdir()
