@@ -17,6 +17,7 @@ from relaxlab.exercises import exercises
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 
+SCHEMA = {"grade", "grade_id", "locked", "schema_version", "solution", "task"}
 LONGEST_CELL = 15
 LONGEST_RUN = 60  # seconds, on two cores that do nothing else
 
@@ -54,14 +55,29 @@ def test_the_exercises_fail_until_they_are_solved(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_exercises_are_marked_for_nbgrader(path):
+    """As its schema, version 3, wants it: it refuses other keys, and grades by the identifiers."""
     notebook = nbformat.read(path, as_version=4)
-    ids = []
-    for number in exercise_cells(notebook):
+    exercises = exercise_cells(notebook)
+    for number in exercises:
         cell, judge = (one.metadata.nbgrader for one in notebook.cells[number : number + 2])
-        assert (cell.solution, cell.grade) == (True, False)
-        assert (judge.solution, judge.grade, judge.locked, judge.points) == (False, True, True, 1)
-        ids += [cell.grade_id, judge.grade_id]
-    assert len(set(ids)) == len(ids) > 0
+        assert (cell.solution, cell.grade, cell.locked) == (True, False, False)
+        assert (judge.solution, judge.grade, judge.locked) == (False, True, True)
+    marked = [
+        (number, dict(cell.metadata.nbgrader))
+        for number, cell in enumerate(notebook.cells)
+        if "nbgrader" in cell.metadata
+    ]
+    assert len(marked) == 2 * len(exercises) > 0
+    for number, marks in marked:
+        assert notebook.cells[number].cell_type == "code"
+        assert marks["schema_version"] == 3
+        assert marks["task"] is False
+        assert re.fullmatch(r"[a-zA-Z0-9_-]+", marks["grade_id"])
+        assert marks.keys() == {*SCHEMA, *(["points"] if marks["grade"] else [])}
+        if marks["grade"]:
+            assert marks["points"] == 1
+            assert "SOLUTION" not in notebook.cells[number].source  # it would be cut out
+    assert len({marks["grade_id"] for _, marks in marked}) == len(marked)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

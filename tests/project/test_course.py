@@ -1,6 +1,7 @@
 """``relaxlab course``: the students' notebooks, and the web site (opened in tests/browser)."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,47 @@ def test_the_release_has_every_notebook_and_no_solution_of_its_exercises(tmp_pat
                 assert after["outputs"] == []
                 assert after["execution_count"] is None
         assert stubs >= 1
+
+
+def test_the_teachers_copy_is_what_was_written(tmp_path, capsys):
+    out = tmp_path / "source"
+    assert main(["course", "release", "--solutions", str(out)]) == 0
+    assert "00_tour.ipynb" in capsys.readouterr().out
+    for path in NOTEBOOKS:
+        before, after = (json.loads(one.read_text("utf-8")) for one in (path, out / path.name))
+        assert before == after
+    assert (out / "tvm_library.so").exists()
+
+
+def test_the_site_shows_solutions_to_teachers_only(tmp_path, monkeypatch):
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    solution = "answer = 0\n### BEGIN SOLUTION\nanswer = 41 + 1\nprint(answer)\n### END SOLUTION"
+    cell = {"cell_type": "code", "id": "b", "metadata": {}, "outputs": [], "execution_count": None}
+    notebook = {
+        "cells": [
+            {"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# Title\n\nAbout."},
+            {**cell, "source": solution},
+            {**cell, "id": "c", "source": "assert answer == 42"},
+        ],
+        "metadata": {"kernelspec": {"name": "python3", "display_name": "x", "language": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    (folder / "00_x.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    monkeypatch.setattr(site, "find_notebooks", lambda: folder)
+    monkeypatch.setattr(site, "_reference", lambda out: {})
+    texts = []
+    for options in ([], ["--solutions"]):
+        out = tmp_path / f"out{len(options)}"
+        assert main(["course", "site", *options, str(out)]) == 0
+        page = (out / "00_x.html").read_text("utf-8")
+        texts.append(re.sub(r"<[^>]*>", "", page.partition("<main>")[2]))
+    for_students, for_teachers = texts
+    assert "# YOUR CODE HERE" in for_students
+    assert "41" not in for_students
+    assert "42\n" not in for_students.replace("assert answer == 42\n", "")
+    assert "answer = 41 + 1" in for_teachers
 
 
 @pytest.mark.parametrize("source", ["### BEGIN SOLUTION\nx = 1\n", "x = 1\n### END SOLUTION\n"])

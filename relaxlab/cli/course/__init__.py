@@ -1,8 +1,12 @@
 """Hand out the course: notebooks for students, or a web site of all of it.
 
-``release`` writes the notebooks without solutions and outputs, ready for a class (they keep the
-metadata of nbgrader). ``site`` runs every notebook and writes it as a page with its views working,
-offline, without a kernel. TVM has no counterpart.
+``release`` writes the notebooks without solutions and outputs, ready for a class. ``site`` runs
+every notebook and writes it as a page with its views working, offline, without a kernel; exercises
+are there without solutions. With ``--solutions`` both leave them in. TVM has no counterpart.
+
+The notebooks are in nbgrader's format. To grade with it, put ``release --solutions`` into the
+course's ``source`` folder and run ``nbgrader generate_assignment``; what students hand in is then
+graded by ``nbgrader autograde``, whether they were given its copies or those of ``release``.
 
 Examples
 --------
@@ -19,6 +23,7 @@ __all__ = ["EXAMPLE", "configure", "run"]
 
 EXAMPLE = """
 relaxlab course release handout
+relaxlab course release --solutions source/relaxlab
 relaxlab course site public
 """
 
@@ -31,10 +36,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="release: the students' notebooks; site: all notebooks as web pages",
     )
     parser.add_argument("out", metavar="OUT", type=Path, help="a folder that does not exist yet")
+    parser.add_argument(
+        "--solutions",
+        action="store_true",
+        help="leave the solutions in: for teachers, and as nbgrader's source",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the folder and say what is in it."""
-    written = release(args.out) if args.what == "release" else write_site(args.out)
+    write = release if args.what == "release" else write_site
+    written = write(args.out, solutions=args.solutions)
     print(f"{args.out}: {', '.join(path.name for path in written)}")
     return 0

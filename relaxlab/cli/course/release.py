@@ -34,8 +34,16 @@ _SOLUTION: Final = re.compile(
 _LEFT_OVER: Final = re.compile(r"### (BEGIN|END) SOLUTION")
 
 
-def release(out: Path) -> list[Path]:
-    """Write the students' notebooks.
+def release(out: Path, *, solutions: bool = False) -> list[Path]:
+    """Write the students' notebooks, or the teacher's.
+
+    Parameters
+    ----------
+    out
+        A folder that does not exist yet.
+    solutions
+        Whether solutions and outputs are left in: what ``nbgrader generate_assignment`` takes as
+        its source, and what a teacher reads.
 
     Returns
     -------
@@ -51,7 +59,8 @@ def release(out: Path) -> list[Path]:
         for source in sorted(find_notebooks().glob("*.ipynb")):
             notebook = json.loads(source.read_text(encoding="utf-8"))
             for cell in notebook["cells"]:
-                _clear(cell, source.name)
+                if not solutions:
+                    _clear(cell, source.name)
             text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
             (draft / source.name).write_text(text, encoding="utf-8")
         for extra in sorted(find_notebooks().glob("*.*")):

@@ -72,8 +72,15 @@ def links(markdown: str) -> str:
     return _LINK.sub(lambda match: f"]({match[1]}.html{match[2] or ''})", markdown)
 
 
-def write_site(out: Path) -> list[Path]:
+def write_site(out: Path, *, solutions: bool = False) -> list[Path]:
     """Execute all notebooks and write the site.
+
+    Parameters
+    ----------
+    out
+        A folder that does not exist yet.
+    solutions
+        Whether the pages show the solutions of exercises.
 
     Returns
     -------
@@ -90,7 +97,7 @@ def write_site(out: Path) -> list[Path]:
         chapters = []
         for number, path in enumerate(notebooks, 1):
             _progress(f"{number} of {len(notebooks)}: {path.stem}")
-            chapters.append(_chapter(path, draft))
+            chapters.append(_chapter(path, draft, solutions))
         _progress("")
         style = _STYLE + _colours()
         for at, chapter in enumerate(chapters):
@@ -110,7 +117,7 @@ def write_site(out: Path) -> list[Path]:
     return sorted(out.iterdir())
 
 
-def _chapter(path: Path, out: Path) -> _Chapter:
+def _chapter(path: Path, out: Path, solutions: bool) -> _Chapter:
     notebook = _READ(path.read_text(encoding="utf-8"), as_version=4)
     views = out / "views"
     views.mkdir(exist_ok=True)
@@ -138,7 +145,7 @@ def _chapter(path: Path, out: Path) -> _Chapter:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = links(cell.source)
-        elif (shown := without_solutions(cell.source)) != cell.source:
+        elif not solutions and (shown := without_solutions(cell.source)) != cell.source:
             cell.source, cell.outputs = shown, []  # who wants to see it solves it
     exporter = _EXPORTER(template_name="basic", exclude_anchor_links=True)
     body, _ = exporter.from_notebook_node(notebook)
