@@ -86,7 +86,9 @@ def test_cells_are_short_and_links_lead_somewhere(path):
     for cell in notebook.cells:
         if cell.cell_type == "code":
             assert len(cell.source.splitlines()) <= LONGEST_CELL
+            # without these nbval would have nothing to compare with, and be content
             assert cell.execution_count is not None
+            assert cell.outputs or not re.search(r"^print\(", cell.source, re.MULTILINE)
         else:
             for target in re.findall(r"\]\(([^)#\s]+)", cell.source):
                 assert (path.parent / target).exists(), target
