@@ -21,6 +21,7 @@ from relaxlab.ir import IRModule
 from relaxlab.models.download import ModelNotFoundError
 from relaxlab.models.language_model import LanguageModel, open_model
 from relaxlab.models.paged_llama import PagedLlama
+from relaxlab.models.tokenizer import MissingExtraError
 from relaxlab.registry import Registry
 from relaxlab.runtime.tensor import Tensor, tensor
 from relaxlab.runtime.vm import VMExecutable
@@ -148,7 +149,7 @@ def _model(name: str | None) -> LanguageModel:
         return open_model(name)
     try:
         return open_model("smollm2")
-    except ModelNotFoundError:
+    except (ModelNotFoundError, MissingExtraError):
         return open_model("tiny")
 
 

@@ -2,6 +2,9 @@
 
 import pytest
 
+from relaxlab.models.download import ModelNotFoundError
+from relaxlab.models.language_model import open_model
+from relaxlab.models.tokenizer import MissingExtraError
 from relaxlab.widgets import demos
 from relaxlab.widgets.view import View
 
@@ -29,6 +32,17 @@ def test_two_users_share_a_prompt_and_the_pool_runs_out():
     assert [len(entry.output) for entry in engine.entries.values()] == [4, 20, 20]
     assert engine.hit_tokens >= 60
     assert {entry.status for entry in engine.entries.values()} == {"finished"}
+
+
+@pytest.mark.parametrize("error", [ModelNotFoundError, MissingExtraError])
+def test_the_tiny_model_stands_in_for_one_that_cannot_be_opened(error, monkeypatch):
+    def refuse(name):
+        if name != "tiny":
+            raise error(name)
+        return open_model(name)
+
+    monkeypatch.setattr(demos, "open_model", refuse)
+    assert str(demos.two_users()) == str(demos.two_users("tiny"))
 
 
 def test_an_unknown_demo_is_named():
