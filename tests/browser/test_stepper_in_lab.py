@@ -188,3 +188,73 @@ def test_both_themes_are_drawn(opened):
     opened.theme("JupyterLab Light")
     assert pictures[0] != pictures[1]
     assert all(len(picture) > 5_000 for picture in pictures)
+
+
+PAGED = """\
+from relaxlab.widgets import PagedStepper
+from relaxlab import relax
+from relaxlab.runtime.container import ShapeTuple
+from relaxlab.runtime.kv.cache_config import CacheConfig
+from relaxlab.runtime.kv.kernel_table import KernelTable
+from relaxlab.runtime.kv.paged_kv_cache import PagedAttentionKVCache
+ib = relax.ExecBuilder()
+one = ib.convert_constant(ShapeTuple([0]))
+with ib.function("main", num_inputs=1, param_names=["cache"]):
+    ib.emit_call("vm.builtin.kv_state_add_sequence", [ib.r(0), ib.imm(0)])
+    for _ in range(20):
+        ib.emit_call("vm.builtin.kv_state_begin_forward",
+                     [ib.r(0), one, ib.convert_constant(ShapeTuple([3]))])
+        ib.emit_call("vm.builtin.kv_state_end_forward", [ib.r(0)])
+    ib.emit_ret(ib.r(0))
+def nothing(*arguments): ...
+sizes = CacheConfig(
+    reserved_num_seqs=4, total_token_capacity=76, prefill_chunk_size=32, page_size=4,
+    num_qo_heads=4, num_kv_heads=2, qk_head_dim=8,
+)
+kernels = KernelTable(
+    merge=(nothing,), split_rotary=nothing, copy_single_page=nothing,
+    debug_get_kv=nothing, compact_copy=nothing,
+)
+stepper = PagedStepper(ib.get(), "main", PagedAttentionKVCache(sizes, kernels))
+stepper"""
+
+
+def test_a_stepper_and_its_pages_stay_together_in_page_and_kernel(lab, open_notebook):
+    opened = open_notebook(write_notebook(lab, "paged.ipynb", PAGED))
+    opened.run_all()
+    assert opened.cell_errors() == []
+    page = opened.page
+    page.locator(".rl-pool").wait_for()
+    sliders = "(all) => all.map((one) => Number(one.value))"
+    say = "at = stepper.position, stepper.event; print(*at, stepper._clock.agree(*at))"
+
+    def settled():
+        """Wait until page and kernel say the same; return it."""
+        for _ in range(100):
+            shown = page.locator(".rl-slider").evaluate_all(sliders)
+            step, event, agree = kernel(opened, say).split()
+            if shown == [int(step), int(event)]:
+                assert agree == "True"
+                return shown
+            page.wait_for_timeout(50)
+        raise AssertionError(f"the page is at {shown}, the kernel at {step}, {event}")
+
+    view(opened).focus()
+    for _ in range(15):  # faster than the kernel answers
+        page.keyboard.press("]")
+    step, _ = settled()
+    assert step == 15
+    page.locator(".rl-pool").focus()
+    for _ in range(10):
+        page.keyboard.press("[")
+    assert settled()[0] < 15
+    assert kernel(opened, "print(stepper.goto(30).event)") == str(settled()[1])
+    assert settled()[0] == 30
+    kernel(opened, "stepper.event = 4")
+    assert settled() == [1, 4]
+    page.locator(".rl-stepper").get_by_label("Steps a second").fill("60")
+    page.locator(".rl-stepper").get_by_role("button", name="Play", exact=True).click()
+    page.wait_for_function(
+        "() => { const one = document.querySelector('.rl-slider'); return one.value === one.max; }"
+    )
+    assert settled()[0] == 42

@@ -289,11 +289,15 @@ export function mountPool({ model, el, moved = () => {} }) {
 
   function tell() {
     told = performance.now();
-    model.set("position", position);
+    keep();
     model.save_changes();
   }
 
-  /** Go where another view of the page is; Python is told by whoever leads, once it rests. */
+  function keep() {
+    model.set("position", position);
+  }
+
+  /** Go where another view of the page is; while that one hurries, it tells Python for both. */
   function show(to, hurrying) {
     if (to === position && !hurrying) return tell();
     pause();
@@ -302,7 +306,6 @@ export function mountPool({ model, el, moved = () => {} }) {
       draw();
       return tell();
     }
-    model.set("position", position);
     return later(true);
   }
 
@@ -1084,7 +1087,7 @@ export function mountPool({ model, el, moved = () => {} }) {
     dark?.removeEventListener?.("change", again);
     model.off("change:position", onPosition);
   };
-  return { show, stop, at: () => position };
+  return { show, keep, stop, at: () => position };
 }
 
 export default { render: (context) => mountPool(context).stop };

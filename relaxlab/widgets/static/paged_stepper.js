@@ -15,6 +15,15 @@ function render({ model, el }) {
   let leader = null;
   const heard = [];
 
+  /** Tell Python where both are. What is not sent at once must not be in the model: an echo of what
+   * was sent before would be taken for news. */
+  function save() {
+    saving = false;
+    stepper.keep();
+    pool.keep();
+    model.save_changes();
+  }
+
   /** The model as one of the views sees it: its `position` has another name for the other one. */
   function part(names) {
     const nameOf = (name) => names[name] ?? name;
@@ -24,7 +33,7 @@ function render({ model, el }) {
       save_changes: () => {
         if (hearing || saving) return;
         saving = true;
-        queueMicrotask(() => { saving = false; model.save_changes(); });
+        queueMicrotask(save);
       },
       on: (change, listener) => {
         const event = `change:${nameOf(change.slice("change:".length))}`;

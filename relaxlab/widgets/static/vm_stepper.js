@@ -260,7 +260,7 @@ export function mountStepper({ model, el, moved = () => {} }) {
     model.set("visits", cursor.trail());
   }
 
-  /** Go where another view of the page is; Python is told by whoever leads, once it rests. */
+  /** Go where another view of the page is; while that one hurries, it tells Python for both. */
   function show(position, hurrying) {
     if (position === cursor.position && !hurrying) return tell();
     pause();
@@ -270,7 +270,6 @@ export function mountStepper({ model, el, moved = () => {} }) {
       draw();
       return tell();
     }
-    keep();
     return later();
   }
 
@@ -871,7 +870,7 @@ export function mountStepper({ model, el, moved = () => {} }) {
     shown.disconnect();
     for (const [name, listener] of heard) model.off(`change:${name}`, listener);
   };
-  return { show, stop, at: () => cursor.position };
+  return { show, keep, stop, at: () => cursor.position };
 }
 
 export default { render: (context) => mountStepper(context).stop };
