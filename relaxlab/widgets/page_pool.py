@@ -16,11 +16,15 @@ PagePool(cache, event 3 of 3)
 """
 
 import base64
+import json
+import os
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import traitlets
 
 from relaxlab.trace.event_stream import encode, schema_of
+from relaxlab.trace.perfetto import pool_trace
 from relaxlab.trace.pool_events import CLASSES, WORDS
 from relaxlab.trace.pool_recorder import PoolRecorder
 from relaxlab.trace.pool_text import render_pool
@@ -114,6 +118,12 @@ class PagePool(View):
         """Go to a position; one that is not recorded is a ``TraitError``."""
         self.position = position
         return self
+
+    def to_perfetto(self, path: str | os.PathLike[str], run: int = 0) -> Path:
+        """Write a recording as a Chrome trace, a microsecond an event; return where it is."""
+        target = Path(path)
+        target.write_text(json.dumps(pool_trace(self.timelines[run])), encoding="utf-8")
+        return target
 
     # ---- words ---------------------------------------------------------------------------------
 

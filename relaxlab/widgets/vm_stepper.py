@@ -19,6 +19,9 @@ VMStepper(main, step 2 of 2)
 """
 
 import contextlib
+import json
+import os
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import traitlets
@@ -27,6 +30,7 @@ from relaxlab.runtime.device import cpu
 from relaxlab.runtime.tensor import Tensor
 from relaxlab.runtime.vm import VirtualMachine, VMExecutable
 from relaxlab.trace import Breakpoint, DebugSession, Watch
+from relaxlab.trace.perfetto import steps_trace
 from relaxlab.widgets.bundle import bundle, stylesheet
 from relaxlab.widgets.stepper_tables import display_values, sources_of
 from relaxlab.widgets.tensor_picture import TensorPicture
@@ -385,6 +389,15 @@ class VMStepper(View):
         same step; see :meth:`relaxlab.trace.DebugSession.fork`.
         """
         return VMStepper(self.session.fork(register, value, depth))
+
+    def to_perfetto(self, path: str | os.PathLike[str]) -> Path:
+        """Write the steps as a Chrome trace, a microsecond each; return where it is."""
+        code = self.trace["code"]
+        texts = dict(zip(code["pc"], (" ".join(one.split()) for one in code["text"]), strict=True))
+        trace = steps_trace(self.session.timeline, lambda pc: str(texts[pc]))
+        target = Path(path)
+        target.write_text(json.dumps(trace), encoding="utf-8")
+        return target
 
     # ---- words --------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from relaxlab.widgets import (
     ExecutableView,
     GraphReplay,
     MemoryPlan,
+    PagedStepper,
     PagePool,
     PassExplorer,
     Profile,
@@ -23,7 +24,7 @@ from relaxlab.widgets import (
 from tests.browser.conftest import unavailable
 from tests.trace.conftest import build, count_down, fact  # noqa: F401
 from tests.trace.engine_runs import crowded
-from tests.trace.pool_runs import story
+from tests.trace.pool_runs import new_cache, paged_program, story
 from tests.widgets.programs import arguments, executable, network
 from tests.widgets.test_graph_and_profile import machine
 
@@ -71,6 +72,7 @@ VIEWS = {
     "failed": failing,
     "pool": lambda: PagePool(story()),
     "engine": lambda: PagePool(crowded(48)[1]),
+    "paged": lambda: PagedStepper(paged_program(), "main", new_cache()).goto(9),
     "two pools": lambda: PagePool(story(), story()),
     "passes": lambda: PassExplorer(network(), target="numpy"),
     "memory": lambda: MemoryPlan(executable()),
@@ -85,7 +87,7 @@ def test_axe_has_no_serious_finding(open_page, axe, name):
     view = VIEWS[name]()
     for scheme in ("light", "dark"):
         page = open_page(view, color_scheme=scheme, reduced_motion="reduce")
-        root = page.locator(".rl-view")
+        root = page.locator(".rl-view").first
         root.focus()
         if name == "stepper":
             root.press("t")  # the pictures of tensors

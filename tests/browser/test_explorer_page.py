@@ -91,6 +91,33 @@ def test_a_line_leads_to_its_kernel_and_back(open_page, view):
     assert "softmax" in lines.locator("[aria-pressed=true]").inner_text()
 
 
+def test_lines_instructions_and_kernels_are_linked_by_keyboard_too(open_page, view):
+    page = open_page(view)
+    focused = """() => document.activeElement.matches("button")
+      ? document.activeElement.textContent : ''"""
+    page.get_by_role("tab", name="Program").focus()
+    page.keyboard.press("Enter")
+    for _ in range(40):  # from control to control, as far as the line
+        page.keyboard.press("Tab")
+        if "b = R.nn.softmax" in page.evaluate(focused):
+            break
+    page.keyboard.press("Enter")
+    lines = page.get_by_label("Lines of the program", exact=True)
+    instructions = page.get_by_label("Instructions", exact=True)
+    kernel = page.get_by_label("Kernel", exact=True)
+    assert "softmax" in lines.locator("[aria-pressed=true]").inner_text()
+    assert instructions.locator("[aria-pressed=true]").count() == 1
+    assert "T.prim_func" in kernel.locator("pre").inner_text()
+    for _ in range(120):  # on to an instruction, which leads back to its line
+        page.keyboard.press("Tab")
+        if "call relu" in " ".join(page.evaluate(focused).split()):
+            break
+    page.keyboard.press("Space")
+    assert "relu" in instructions.locator("[aria-pressed=true]").inner_text()
+    assert "R.nn.relu" in lines.locator("[aria-pressed=true]").inner_text()
+    assert kernel.locator("b").inner_text() == "relu"
+
+
 def test_graphs_are_drawn_or_told(open_page, view):
     page = open_page(view)
     page.get_by_role("tab", name="Graph").click()

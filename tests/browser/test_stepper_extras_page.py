@@ -197,3 +197,24 @@ def test_copying_works_where_a_page_may_not_write_to_the_clipboard(fact, open_pa
     page.wait_for_function("() => copied.length === 1")
     assert "Registers of #0 fact" in page.evaluate("() => copied[0]")
     assert page.evaluate("() => document.activeElement.textContent") == "Copy"
+
+
+def test_the_last_writer_of_a_register_is_told(fact, open_page):  # noqa: F811
+    stepper = VMStepper(fact)
+    page = open_page(stepper)
+    page.get_by_role("region", name="Virtual machine stepper").press("t")
+    for step in (1, 4, 14, 20):
+        goto(page, step)
+        stepper.goto(step)
+        for register, row in enumerate(page.locator(".rl-register").all()):
+            write = stepper.session.last_writer(register)
+            by = (
+                ""
+                if write is None or write.cause == "argument"
+                else f"written by step {write.step}"
+            )
+            assert row.locator(".rl-written").inner_text().strip() == by
+            row.hover()
+            assert (by in row.get_attribute("title")) or not by
+    page.locator(".rl-register").first.click()
+    assert page.locator(".rl-register").first.locator(".rl-written").inner_text() == ""

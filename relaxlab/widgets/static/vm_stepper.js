@@ -51,7 +51,8 @@ const HELP = [
   ["Space p", "play or pause"],
   ["b", "let Step and Back pass by calls of vm.builtin functions, or not"],
   ["i", "show what happens inside the instruction, or hide it"],
-  ["t", "open or close the pictures of tensors; a click on a register opens one"],
+  ["t", "open or close all registers: pictures of tensors, and which step wrote them last; a click " +
+    "on a register opens one"],
   ["/", "find a text in instructions, names and values; Enter and Shift+Enter go on"],
   ["? Esc", "open and close this help"],
   ["Tab, arrows", "from part to part; within a toolbar or a list of buttons"],
@@ -667,6 +668,7 @@ export function mountStepper({ model, el, moved = () => {} }) {
     row.name = element("span", { role: "rowheader" });
     row.value = element("span", { class: "rl-value" });
     row.more = element("span", { class: "rl-more" });
+    row.written = element("span", { class: "rl-written" });
     row.heat = element("span", { class: "rl-heat", role: "cell" });
     row.heat.hidden = true;
     row.node = element("div", {
@@ -676,12 +678,13 @@ export function mountStepper({ model, el, moved = () => {} }) {
         set(row.node, "title",
           cursor.replay.detail(frame, index, cursor.position, values[index]));
       },
-    }, row.mark, row.name, element("span", { role: "cell" }, row.value, row.more), row.heat);
+    }, row.mark, row.name, element("span", { role: "cell" }, row.value, row.more, row.written),
+    row.heat);
     return row;
   }
 
   /** Open or close the picture of a register's tensor, in whichever frame it is shown. */
-  function open(row, wanted = row.heat.hidden) {
+  function open(row, wanted = !row.opened) {
     if (String(getSelection?.() ?? "")) return; // somebody copies text
     row.opened = wanted;
     drawHeat(row);
@@ -689,13 +692,16 @@ export function mountStepper({ model, el, moved = () => {} }) {
 
   function openAll() {
     const shownRows = registerRows.slice(0, shownRegisters?.values.length ?? 0);
-    const wanted = !shownRows.some((row) => !row.heat.hidden);
+    const wanted = !shownRows.some((row) => row.opened);
     for (const row of shownRows) open(row, wanted);
-    live.say(wanted ? "Pictures of tensors are open." : "Pictures of tensors are closed.");
+    live.say(wanted ? "Registers are open." : "Registers are closed.");
   }
 
   function drawHeat(row) {
     const { replay, position, depth } = cursor;
+    const writer = row.opened && shownRegisters
+      ? replay.writer(shownRegisters.frame, row.index, position) : null;
+    write(row.written, writer === null ? "" : ` written by step ${writer}`);
     const value = row.opened && shownRegisters
       ? replay.trace.values[shownRegisters.values[row.index]] : null;
     row.heat.hidden = value?.[0] !== "tensor";
