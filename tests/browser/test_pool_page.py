@@ -244,6 +244,49 @@ def test_an_event_can_be_found_by_its_words(open_page):
     assert page.locator(".rl-slider").input_value() == str(found[0])
 
 
+def test_the_log_and_the_badges_say_what_the_twin_says(open_page):
+    view = PagePool(crowded(48)[1])
+    timeline = view.timelines[0]
+    page = open_page(view)
+    for position in range(0, len(timeline) + 1, 41):
+        goto(page, position)
+        first = max(0, position - 12)
+        words = [f"{at} {explain_pool_event(timeline.events[at])}" for at in range(first, position)]
+        assert page.locator(".rl-log li").all_text_contents() == words[::-1]
+        # how many sequences share a block stands before its pages, in order of the sequences
+        state = timeline.state(position)
+        users = users_of(state)
+        blocks = {block.index: block for block in state.blocks}
+        badges = []
+        for sequence in sorted(state.sequences, key=lambda one: one.seq_id):
+            chain, at = [], sequence.last_block
+            while at != -1:
+                chain, at = [at, *chain], blocks[at].parent
+            badges += [f"×{len(users[one])} " for one in chain if len(users[one]) > 1]
+        assert page.locator(".rl-shared").all_text_contents() == badges
+
+
+def test_the_curve_leads_to_the_moment_that_is_clicked(open_page):
+    view = PagePool(story())
+    page = open_page(view)
+    assert page.evaluate(COUNT_COLOURS.replace(".rl-grid", ".rl-curve")) >= 2
+    box = page.locator(".rl-curve").bounding_box()
+    page.locator(".rl-curve").click(position={"x": box["width"] / 2, "y": 10})
+    position = int(page.locator(".rl-slider").input_value())
+    assert abs(position - view.end_of() / 2) <= 1
+    assert shown(page) == expected(view.timelines[0], position)
+
+
+def test_the_speed_survives_a_restart(open_page):
+    page = open_page(PagePool(story()))
+    rate = page.get_by_label("events a second")
+    rate.fill("37")
+    page.get_by_role("button", name="Restart").click()
+    page.get_by_role("button", name="Play").click()
+    page.get_by_role("button", name="Pause").click()
+    assert rate.input_value() == "37"
+
+
 def test_calls_refusals_and_disabled_buttons_speak(open_page):
     view = PagePool(story())
     timeline = view.timelines[0]

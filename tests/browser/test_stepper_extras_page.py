@@ -218,3 +218,31 @@ def test_the_last_writer_of_a_register_is_told(fact, open_page):  # noqa: F811
             assert (by in row.get_attribute("title")) or not by
     page.locator(".rl-register").first.click()
     assert page.locator(".rl-register").first.locator(".rl-written").inner_text() == ""
+
+
+def test_the_speed_survives_a_restart(open_page):
+    page = open_page(down())
+    rate = page.get_by_role("spinbutton", name="Steps a second")
+    rate.fill("77")
+    button(page, "Play").click()
+    button(page, "Restart").click()
+    assert shown(page)["position"] == 0
+    assert rate.input_value() == "77"
+
+
+def test_every_row_has_decoded_operands_and_its_raw_words_on_hover(open_page):
+    stepper = VMStepper(executable(), "main", *map(tensor, arguments()))
+    page = open_page(stepper)
+    code = stepper.trace["code"]
+    rows = {int(row.get_attribute("data-pc")): row for row in page.locator("li[data-pc]").all()}
+    assert len(rows) > 20
+    for at, (pc, text) in enumerate(zip(code["pc"], code["text"], strict=True)):
+        if pc not in rows:
+            continue  # of another function
+        assert rows[pc].locator("code").text_content() == text
+        title = rows[pc].get_attribute("title")
+        assert f"words {' '.join(f'0x{word}' for word in code['words'][at])}" in title
+        for operand in code["operands"][at]:
+            if operand.startswith("c["):
+                constant = stepper.trace["constants"][operand[2:-1]]
+                assert f"{operand} = {constant}" in title

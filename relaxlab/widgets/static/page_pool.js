@@ -313,8 +313,7 @@ export function mountPool({ model, el, moved = () => {} }) {
     if (playing) return pause();
     if (position >= end) position = 0;
     playing = { frame: 0, last: performance.now(), owed: 0 };
-    set(playButton, "aria-pressed", "true");
-    playButton.replaceChildren(icon("pause"), element("span", {}, "Pause"));
+    showPlaying();
     const tick = (now) => {
       // the first picture may be older than the click
       playing.owed += (Math.max(0, now - playing.last) * (Number(rate.value) || 1)) / 1000;
@@ -338,9 +337,16 @@ export function mountPool({ model, el, moved = () => {} }) {
     if (!playing) return;
     cancelAnimationFrame(playing.frame);
     playing = null;
-    set(playButton, "aria-pressed", "false");
-    playButton.replaceChildren(icon("play"), element("span", {}, "Play"));
+    showPlaying();
     tell();
+  }
+
+  function showPlaying() {
+    const name = playing ? "Pause" : "Play";
+    set(playButton, "aria-pressed", String(Boolean(playing)));
+    set(playButton, "aria-label", name);
+    set(playButton, "title", `${name} (Space)`);
+    playButton.replaceChildren(icon(name.toLowerCase()), element("span", {}, name));
   }
 
   function toggleHelp(open = help.hidden) {
