@@ -24,10 +24,10 @@ Examples
 ...     ib.emit_call("vm.builtin.kv_state_add_sequence", [ib.r(0), ib.imm(3)])
 ...     ib.emit_ret(ib.r(0))
 >>> view = PagedStepper(ib.get(), "main", cache)
+>>> view
+PagedStepper(main, step 0 of 2, event 0 of 3)
 >>> view.step().event
 3
->>> view
-PagedStepper(main, step 1 of 2, event 3 of 3)
 """
 
 from typing import Any, ClassVar
