@@ -24,6 +24,8 @@ def copied_state(state: KVState) -> KVState:
     shared: list[Any] = [getattr(state, "kernels", None), getattr(state, "observer", None)]
     for name in ("_get_kernels", "_set_kernels"):
         shared += [getattr(state, name, ())]
+    # what carries rows to other machines is one thing, and may not be copied
+    shared.append(getattr(getattr(state, "_attention", None), "_transfer", None))
     memo = {id(one): one for one in shared if one is not None}
     wrapped = {name for name in vars(state) if callable(getattr(type(state), name, None))}
     twin = copy.copy(state)

@@ -202,3 +202,31 @@ def test_no_pane_is_empty(open_page, ruler, request, name, scheme):
         pane.evaluate(HIDE)
         assert not has_ink(ruler(inside(page, pane))), f"{selector} is empty and passes"
         pane.evaluate(SHOW)
+
+
+COPIED = {
+    "pool": "Page 0: block 2, shared by sequences 0, 2; 4 of 4 rows hold tokens 0 to 3.",
+    "engine": "1.0 waiting",
+    "paged": "Registers of #1 decode",
+    "passes": "6 * LegalizeOps",
+    "memory": "%4: (2, 8) float32",
+    "file": "the magic number: 0xd225de2f4214151e",
+    "graphs": "call 1 (main): region 0 replayed",
+    "profile": "relu kernel 1",
+}
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_every_view_can_be_copied_as_text(open_page, name):
+    make, prepare, _ = CASES[name]
+    page = open_page(make())
+    if prepare is not None:
+        prepare(page)
+    page.evaluate(
+        """() => { window.copied = [];
+          navigator.clipboard.writeText = async (text) => { copied.push(text); }; }"""
+    )
+    page.get_by_role("button", name="Copy", exact=True).first.click()
+    (text,) = page.evaluate("() => copied")
+    assert COPIED[name] in text
+    assert len(text.splitlines()) > 5

@@ -1,11 +1,15 @@
 """Steps and events of a cache on one clock; a second run from a cache as it was."""
 
+import numpy as np
 import pytest
 
 from relaxlab.runtime.device import cpu
+from relaxlab.runtime.kv.rnn_state import RNNState
 from relaxlab.runtime.kv.snapshot import snapshot
+from relaxlab.runtime.tensor import tensor
 from relaxlab.runtime.vm import VirtualMachine
 from relaxlab.trace import DebugSession, PoolClock, PoolRecorder, PoolTimeline
+from relaxlab.trace.state_copy import copied_state
 from tests.trace.pool_runs import new_cache, paged_program
 
 
@@ -72,6 +76,30 @@ def test_a_recording_that_lost_its_beginning_keeps_the_clock_of_the_rest(session
         assert later.events_before(step) == clock.events_before(step)
     assert later.step_of(0, near=20) == 7
     assert later.to_data()[0][0] == 7
+
+
+def test_a_recurrent_state_is_copied_as_well():
+    def kernel(*arguments): ...
+
+    state = RNNState(1, 3, 2, [kernel], [kernel], [tensor(np.zeros(2, "float32"))])
+    state.add_sequence(0)
+    before = state.snapshot()
+    twin = copied_state(state)
+    assert twin.snapshot() == before
+    twin.add_sequence(1)
+    assert state.snapshot() == before
+    assert twin.snapshot() != before
+    state.remove_sequence(0)
+    assert 0 in twin.snapshot().sequences
+
+
+def test_the_rows_of_a_copy_are_its_own(cache):
+    cache.pages[0].array[:] = 3
+    twin = copied_state(cache)
+    cache.pages[0].array[:] = 7
+    assert (twin.pages[0].array == 3).all()
+    assert twin.kernels is cache.kernels
+    assert twin.observer is None
 
 
 def test_a_clock_of_nothing():

@@ -65,7 +65,10 @@ export function mountPool({ model, el, moved = () => {} }) {
     const replay = new PoolReplay(stream, run.num_pages, run.page_size);
     const calls = stream.all("Called"); // index of the event that begins each call
     const serves = stream.all("Submitted").length > 0; // whether an engine told something
-    return { ...run, serves, streamOf: stream, replay, calls, chosen: null, hovered: null, marked: null, cells: null, parts: null, rows: [], curve: null };
+    return {
+      ...run, serves, streamOf: stream, replay, calls, chosen: null, hovered: null, marked: null,
+      cells: null, parts: null, rows: [], curve: null,
+    };
   }
 
   // ---- the clock
@@ -244,8 +247,7 @@ export function mountPool({ model, el, moved = () => {} }) {
     pause();
     const by = backwards ? -1 : 1;
     const from = runs.map((run) => eventOf(run) + (backwards ? -2 : 0));
-    const look = (left) => {
-      searching = null;
+    const look = () => {
       for (let count = 0; count < FOUND_AT_ONCE; count++) {
         let inside = false;
         for (let one = 0; one < runs.length; one++) {
@@ -255,13 +257,15 @@ export function mountPool({ model, el, moved = () => {} }) {
           from[one] += by;
           if (wordsOf(runs[one], at).toLowerCase().includes(wanted)) return arrive(one, at);
         }
-        if (!inside) return live.say(`No event ${backwards ? "before" : "after"} this has "${wanted}".`);
+        if (!inside) {
+          return live.say(`No event ${backwards ? "before" : "after"} this has "${wanted}".`);
+        }
       }
-      searching = requestAnimationFrame(() => look(left + 1));
+      searching = requestAnimationFrame(look);
       return undefined;
     };
     cancelAnimationFrame(searching);
-    look(0);
+    look();
   }
 
   /** Go to just after an event; on a clock of calls, to the call that it belongs to. */
