@@ -546,7 +546,8 @@ class ExprMutator:
             var = replace(var, ty=ty)
         if var is not binding.var:
             self.var_remap[binding.var] = var
-        value = self.builder.normalize(value)
+        # what was changed is an argument like any other: a call gets a variable of its own
+        value = self.builder.normalize_argument(value)
         self.builder.emit_normalized(MatchCast(var, value, ty, span=binding.span))
 
     def visit_var_def(self, var: Var) -> Var:

@@ -8,6 +8,7 @@ import pytest
 from relaxlab import relax
 from relaxlab.errors import DiagnosticError
 from relaxlab.ir import IRModule, Var
+from relaxlab.runtime import tensor
 from relaxlab.script import from_source
 from relaxlab.script.parser.metadata import load_metadata
 
@@ -43,6 +44,23 @@ def test_shown_metadata_is_what_tvm_shows():
     mod = from_source(source)
     assert mod.script(show_meta=True) == recorded
     assert from_source(recorded).script(show_meta=True) == recorded
+
+
+def test_parameters_that_are_kept_as_an_attribute_read_back():
+    """That is how the importers of TVM hand over what a model has learned."""
+    first, second = (tensor(np.array(v, "float32")) for v in ([1, 2], [3, 4]))
+    mod = module(relax.const(np.array([5, 6], "float32")))
+    mod["main"] = mod["main"].with_attr("params", [first, second]).with_attr("num_input", 1)
+    text = mod.script(show_meta=True)
+    listed = '"params": [metadata["ffi.Tensor"][0], metadata["ffi.Tensor"][1]]'
+    assert f'R.func_attr({{"num_input": 1, {listed}}})' in text
+    again = from_source(text)
+    assert again.script(show_meta=True) == text
+    assert [p.numpy().tolist() for p in again["main"].attrs["params"]] == [[1, 2], [3, 4]]
+    assert mod.structural_equal(again)
+    other = from_source(text)
+    other["main"].attrs["params"][1].array[0] = 7
+    assert not mod.structural_equal(other)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "bfloat16", "float8_e4m3fn"])

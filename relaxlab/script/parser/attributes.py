@@ -19,11 +19,12 @@ from relaxlab.ir.target import Target
 from relaxlab.ir.type import PrimType, Type
 from relaxlab.runtime.device import Device
 from relaxlab.runtime.dtype import DataType
+from relaxlab.runtime.tensor import Tensor
 from relaxlab.tirx.index_map import IndexMap
 
 __all__ = ["attribute", "attributes"]
 
-_NODES = (Expr, Type, VDevice, Device, DataType, Target, IndexMap)
+_NODES = (Expr, Type, VDevice, Device, DataType, Target, IndexMap, Tensor)
 
 
 def attribute(value: Any) -> Any:

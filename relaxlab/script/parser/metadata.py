@@ -1,12 +1,13 @@
 """Reading the constants of a program: the counterpart of the printer's metadata section.
 
 The format is TVM's JSON graph of nodes. The text may come from a stranger, so indices, sizes and
-kinds are checked, and only tensor constants are made.
+kinds are checked, and only tensors and constants of tensors are made.
 """
 
 import base64
 import json
 import struct
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from relaxlab.ir.expr import GenericConst
 from relaxlab.ir.source import SourceName, Span
 from relaxlab.relax.literals import const
 from relaxlab.runtime.dtype import DataType
-from relaxlab.runtime.tensor import tensor
+from relaxlab.runtime.tensor import Tensor, tensor
 
 __all__ = ["load_metadata"]
 
@@ -38,9 +39,10 @@ def load_metadata(text: str) -> dict[str, list[Any]]:
         result = {}
         for key, items in zip(root[::2], root[1::2], strict=True):
             kind = nodes[key]["data"]
-            if kind != "ir.GenericConst":
+            make = _MAKERS.get(kind) if isinstance(kind, str) else None
+            if make is None:
                 raise ValueError(f"objects of kind {kind!r} are not supported")
-            result[kind] = [_const(nodes, index) for index in nodes[items]["data"]]
+            result[kind] = [make(nodes, index) for index in nodes[items]["data"]]
     except (KeyError, IndexError, TypeError, RecursionError) as error:
         raise ValueError(f"not a metadata section: {error}") from None
     return result
@@ -48,9 +50,18 @@ def load_metadata(text: str) -> dict[str, list[Any]]:
 
 def _const(nodes: list[dict[str, Any]], index: int) -> GenericConst:
     data = nodes[index]["data"]
-    raw = base64.b64decode(nodes[data["value"]]["data"], validate=True)
-    made = const(tensor(_array(raw)))
+    made = const(_tensor(nodes, data["value"]))
     return GenericConst(made.value, made.ty, _span(nodes, data["span"]))
+
+
+def _tensor(nodes: list[dict[str, Any]], index: int) -> Tensor:
+    return tensor(_array(base64.b64decode(nodes[index]["data"], validate=True)))
+
+
+_MAKERS: Final[dict[str, Callable[[list[dict[str, Any]], int], Any]]] = {
+    "ffi.Tensor": _tensor,
+    "ir.GenericConst": _const,
+}
 
 
 def _span(nodes: list[dict[str, Any]], index: int) -> Span | None:

@@ -7,6 +7,7 @@ Tensors are base64 of the layout that parameter files use.
 
 import base64
 import json
+import re
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -29,6 +30,8 @@ _VERSION = "0.27.0.post1"
 def metadata_text(metadata: Mapping[str, list[Any]]) -> str:
     """Return the statement that holds the objects of a program's metadata, by kind."""
     text = json.dumps(_Graph().build(metadata), indent=2).replace("/", "\\/")
+    # TVM closes an empty list on a line of its own
+    text = re.sub(r"^( *)(.*)\[\]", r"\1\2[\n\1]", text, flags=re.MULTILINE)
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'metadata = tvm.ir.load_json("""{escaped}""")'
 
@@ -42,9 +45,10 @@ class _Graph:
 
     def build(self, metadata: Mapping[str, list[Any]]) -> dict[str, Any]:
         entries: list[int] = []
-        for kind in sorted(metadata):
+        for kind in sorted(metadata, reverse=True):  # constants before tensors, as in TVM
             entries.append(self.leaf("ffi.String", kind))
-            entries.append(self.add("ffi.Array", [self.const(item) for item in metadata[kind]]))
+            node = self.tensor if kind == "ffi.Tensor" else self.const
+            entries.append(self.add("ffi.Array", [node(item) for item in metadata[kind]]))
         root = self.add("ffi.Map", entries)
         return {
             "root_index": root,
@@ -74,21 +78,25 @@ class _Graph:
         ty = const.ty
         if not isinstance(ty, TensorType) or not isinstance(ty.shape, ShapeExpr):
             raise TypeError(f"no metadata for a constant of type {ty!r}")
-        array = np.asarray(const.value.numpy())
+        value = const.value
+        array = np.asarray(value.numpy())
         place = self.span(const.span)
         span = self.leaf("None")
         dims = [self.dimension(size) for size in array.shape]
         values = self.add("ffi.Array", dims)
         shape_ty = self.add("relax.ShapeType", {"span": span, "values": values, "ndim": array.ndim})
         shape = self.add("relax.expr.ShapeExpr", {"span": span, "ty": shape_ty, "values": values})
-        dtype = self.prim_type(DataType(str(const.value.dtype)))
+        dtype = self.prim_type(DataType(str(value.dtype)))
         tensor_ty = self.add(
             "relax.TensorType",
             {"span": span, "shape": shape, "dtype": dtype, "vdevice": span, "ndim": array.ndim},
         )
-        data = base64.b64encode(tensor_bytes(array, DataType(str(const.value.dtype)))).decode()
-        value = self.add("ffi.Tensor", data)
-        return self.add("ir.GenericConst", {"span": place, "ty": tensor_ty, "value": value})
+        fields = {"span": place, "ty": tensor_ty, "value": self.tensor(value)}
+        return self.add("ir.GenericConst", fields)
+
+    def tensor(self, value: Any) -> int:
+        data = tensor_bytes(np.asarray(value.numpy()), DataType(str(value.dtype)))
+        return self.add("ffi.Tensor", base64.b64encode(data).decode())
 
     def span(self, span: Span | None) -> int:
         if span is None:

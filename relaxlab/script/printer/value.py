@@ -17,6 +17,7 @@ from relaxlab.ir.target import Target
 from relaxlab.ir.type import Type
 from relaxlab.runtime.device import Device
 from relaxlab.runtime.dtype import DataType
+from relaxlab.runtime.tensor import Tensor
 from relaxlab.script.printer.ir import scalar, type_text
 from relaxlab.script.printer.literal import float_text, string_text
 from relaxlab.script.printer.relax_type import vdevice_text
@@ -57,6 +58,8 @@ def value_text(p: Printing, value: Any) -> str:
             )
         case Target():
             return f"{p.mark('T')}.target({value_text(p, target_fields(value))})"
+        case Tensor():
+            return p.metadata_reference("ffi.Tensor", value)
         case IndexMap():
             return _index_map_text(p, value)
         case Mapping():
