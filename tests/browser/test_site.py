@@ -55,9 +55,11 @@ def test_the_reference_is_dark_in_the_dark(site, open_page):
     colours = []
     for scheme in ("light", "dark"):
         page = open_page(site / "reference" / "relaxlab" / "serve.html", color_scheme=scheme)
-        style = "getComputedStyle(document.body)"
-        code = "getComputedStyle(document.querySelector('.pdoc-code .gp, .pdoc-code .kn'))"
-        colours += page.evaluate(f"[{style}.backgroundColor, {style}.color, {code}.color]")
+        background, text, code = (
+            f"getComputedStyle(document.querySelector('{selector}'))"
+            for selector in ("body", "main p", ".pdoc-code .gp, .pdoc-code .kn")
+        )
+        colours += page.evaluate(f"[{background}.backgroundColor, {text}.color, {code}.color]")
     assert colours[0] == "rgb(255, 255, 255)"
     assert colours[3] == "rgb(17, 17, 17)"
     assert len(set(colours)) == len(colours)
