@@ -206,7 +206,7 @@ def test_no_pane_is_empty(open_page, ruler, request, name, scheme):
 
 COPIED = {
     "pool": "Page 0: block 2, shared by sequences 0, 2; 4 of 4 rows hold tokens 0 to 3.",
-    "engine": "1.0 waiting",
+    "engine": "0.0 finished, ",
     "paged": "Registers of #1 decode",
     "passes": "6 * LegalizeOps",
     "memory": "%4: (2, 8) float32",
