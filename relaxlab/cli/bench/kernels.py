@@ -43,7 +43,14 @@ _MANY: Final = 1 << 20
 _ROUNDS: Final = 15
 _SECONDS: Final = 0.02
 _ONE_THREAD: Final = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+    (
+        "TVM_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+    ),
+    "1",
 )
 _MODULE: Final = """
 @I.ir_module

@@ -2,7 +2,8 @@
 
 A kernel goes through a few steps that each have a file: blocks become loops (``lower``),
 intermediate buffers disappear (``inline``), neighbouring loops over the same rows become one
-(``rows``), each loop nest gets its lanes (``nests``, ``streams``, ``statements``), expressions
+(``rows``), each loop nest gets its lanes (``nests``, ``streams``, ``statements``), long outer
+loops become functions that threads share (``parallel``, ``shares``, ``threads``), expressions
 become instructions (``expressions``, ``arithmetic``, ``mathematics``), and a module comes out
 (``kernel``), which ``machine`` compiles and ``cache`` keeps.
 

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relaxlab.codegen.llvm.callbacks import Callbacks
-from relaxlab.codegen.llvm.kernel import CALLBACK_SLOT, MISFIT, RESULT_SLOT, Plan
+from relaxlab.codegen.llvm.kernel import CALLBACK_SLOT, MISFIT, POOL_SLOT, RESULT_SLOT, Plan
 from relaxlab.codegen.llvm.machine import Linked
 from relaxlab.codegen.llvm.sites import error_of
+from relaxlab.codegen.llvm.threads import pool
 from relaxlab.errors import InternalError
 from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.tensor import Tensor
@@ -32,7 +33,7 @@ from relaxlab.tirx.signature import Signature
 __all__ = ["CompiledKernel"]
 
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
-_STATE = ctypes.c_int64 * (CALLBACK_SLOT + 1)
+_STATE = ctypes.c_int64 * (POOL_SLOT + 1)
 
 
 class CompiledKernel:
@@ -62,6 +63,8 @@ class CompiledKernel:
         self.callbacks = Callbacks(plan.callbacks, plan.name)
         self.signature = Signature(func, plan.name)
         self._function = _PROTOTYPE(linked.addresses["kernel"])
+        #: Address of the pool of threads; 0 for a kernel that has nothing to share.
+        self.pool = pool().address if plan.parts else 0
         self._plainly = plainly
         self._plain: CompiledKernel | None = None
 
@@ -102,6 +105,7 @@ class CompiledKernel:
         block = (ctypes.c_int64 * max(len(words), 1))(*words)
         state = _STATE()
         state[CALLBACK_SLOT] = self.callbacks.address
+        state[POOL_SLOT] = self.pool
         before, self.callbacks.pending.arguments = self.callbacks.pending.arguments, args
         try:
             status = self._function(ctypes.addressof(block), ctypes.addressof(state))

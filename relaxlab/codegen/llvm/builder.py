@@ -502,6 +502,10 @@ class Builder:
         self._entry.append(f"  {name} = alloca {elem}, i64 {count}, align {align}")
         return Value(name, "ptr")
 
+    def at_entry(self, line: str) -> None:
+        """Add an instruction that runs before all others, after what was allocated so far."""
+        self._entry.append(f"  {line}")
+
     def at_exit(self, line: str) -> None:
         """Add an instruction that runs whenever the function ends."""
         self._cleanup.append(f"  {line}")
@@ -512,6 +516,11 @@ class Builder:
     def depth(self) -> int:
         """How many loops and branches are open."""
         return len(self._scopes) - 1
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether a loop is open."""
+        return any(scope.kind == "loop" for scope in self._scopes)
 
     @contextmanager
     def loop(

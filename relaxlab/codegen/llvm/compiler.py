@@ -25,6 +25,7 @@ from relaxlab.codegen.llvm.fastcall import fast_callable
 from relaxlab.codegen.llvm.host import Host
 from relaxlab.codegen.llvm.kernel import Plan, make_plan
 from relaxlab.codegen.llvm.machine import machine
+from relaxlab.codegen.llvm.parallel import LEAST
 from relaxlab.codegen.numpy import generate as generate_numpy
 from relaxlab.tirx.function import PrimFunc
 
@@ -69,6 +70,7 @@ def compile_kernel(
     plain: bool = False,
     store: KernelStore | None = None,
     host: Host | None = None,
+    least: int | None = LEAST,
 ) -> CompiledKernel:
     """Return a kernel as machine code, from the cache if it is there.
 
@@ -82,6 +84,8 @@ def compile_kernel(
         The cache; that of this user when omitted.
     host
         The processor; this one when omitted. Another one may not be able to run it.
+    least
+        Cost (see parallel.py) from which a loop is shared with other threads; None shares nothing.
 
     Raises
     ------
@@ -91,10 +95,10 @@ def compile_kernel(
     chosen = default_store() if store is None else store
     compiler = machine(host)
     processor = (compiler.host.cpu, compiler.host.features, compiler.version, repr(compiler.host))
-    key = kernel_digest(func, name, str(plain), *processor)
+    key = kernel_digest(func, name, f"{plain} {least}", *processor)
     saved = chosen.get("plan", key)
     if saved is None:
-        plan = make_plan(func, name, compiler.host, plain=plain)
+        plan = make_plan(func, name, compiler.host, plain=plain, least=least)
         chosen.put("plan", key, json.dumps(plan.record()).encode())
     else:
         plan = Plan.of_record(json.loads(saved))

@@ -22,7 +22,14 @@ from typing import Any, Final
 import numpy as np
 
 from relaxlab.codegen.llvm.arguments import CompiledKernel
-from relaxlab.codegen.llvm.kernel import CALLBACK_SLOT, MISFIT, RESULT_SLOT, Parameter, Plan
+from relaxlab.codegen.llvm.kernel import (
+    CALLBACK_SLOT,
+    MISFIT,
+    POOL_SLOT,
+    RESULT_SLOT,
+    Parameter,
+    Plan,
+)
 from relaxlab.codegen.llvm.machine import Linked, machine
 from relaxlab.runtime.dtype import DataType
 from relaxlab.runtime.tensor import Tensor
@@ -52,6 +59,7 @@ _WORDS: Final = (
     "none",
     "owner",
     "check_overlap",
+    "pool",
 )
 _AT: Final = {name: 8 * k for k, name in enumerate(_WORDS)}
 # the words of a parameter
@@ -111,7 +119,7 @@ entry:
   %words = alloca i64, i64 {_MOST}
   %starts = alloca i64, i64 {_MOST}
   %ends = alloca i64, i64 {_MOST}
-  %state = alloca i64, i64 {CALLBACK_SLOT + 1}
+  %state = alloca i64, i64 {POOL_SLOT + 1}
   %overflow = alloca i32
   %ctx = call ptr @PyCapsule_GetPointer(ptr %self, ptr null)
 {loads}  %specs = getelementptr i8, ptr %ctx, i64 {8 * len(_WORDS)}
@@ -267,6 +275,8 @@ outer.next:
 run:
   %callback.slot = getelementptr i64, ptr %state, i64 {CALLBACK_SLOT}
   store i64 %callback, ptr %callback.slot
+  %pool.slot = getelementptr i64, ptr %state, i64 {POOL_SLOT}
+  store i64 %pool, ptr %pool.slot
   %kernel.ptr = inttoptr i64 %kernel to ptr
   %long = icmp sgt i64 %total, {_LONG}
   br i1 %long, label %run.long, label %run.short
@@ -348,6 +358,7 @@ def fast_callable(kernel: CompiledKernel) -> Callable[..., Any]:
         kernel.fail_at,
         callback=kernel.callbacks.address,
         check_overlap=kernel.minds_overlap,
+        pool=kernel.pool,
     )
 
 
@@ -448,6 +459,7 @@ def _built_in(
     *,
     callback: int = 0,
     check_overlap: bool = True,
+    pool: int = 0,
 ) -> Callable[..., Any]:
     """Return a built-in function that calls machine code.
 
@@ -465,6 +477,8 @@ def _built_in(
         What the kernel may call.
     check_overlap
         Whether arguments that overlap are out of the ordinary.
+    pool
+        Address of the threads that the kernel may ask for help.
     """
     slots = _tensor_slots()
     if slots is None:
@@ -486,6 +500,7 @@ def _built_in(
         "float_type": id(float),
         "none": id(None),
         "check_overlap": int(check_overlap),
+        "pool": pool,
     }
     keep: list[Any] = [slow, fail, definition]
     parameters: list[int] = []

@@ -49,7 +49,7 @@ from relaxlab.ir.prim_functor import post_order_map, post_order_visit, substitut
 from relaxlab.tirx.buffer import buffer_type, is_buffer_var
 from relaxlab.tirx.stmt import BufferStore, For, IfThenElse, Stmt
 
-__all__ = ["inline"]
+__all__ = ["cost_of_value", "inline"]
 
 #: Operations up to which a formula is computed again rather than kept.
 _LIGHT: Final = 8
@@ -235,7 +235,7 @@ def _chooses(node: Node) -> bool:
 
 
 def _worth_it(kernel: Lowered, producer: _Producer, uses: list[_Use]) -> bool:
-    light = _cost(producer.value) <= _LIGHT
+    light = cost_of_value(producer.value) <= _LIGHT
     movement = isinstance(producer.value, TensorLoad)
     total = _is_total(producer)
     shape = buffer_type(producer.buffer).shape
@@ -314,7 +314,7 @@ def _repeated(indices: Indices, polys: list[Any], use: _Use) -> bool:
     return False
 
 
-def _cost(value: Expr) -> int:
+def cost_of_value(value: Expr) -> int:
     """Return roughly how many simple operations a formula takes."""
     total = 0
 

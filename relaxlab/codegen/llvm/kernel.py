@@ -34,10 +34,12 @@ from relaxlab.codegen.llvm.lower import lower
 from relaxlab.codegen.llvm.mathematics import helper_text
 from relaxlab.codegen.llvm.matmul import LARGE, LEAST_ROWS, Matrix, Product
 from relaxlab.codegen.llvm.nests import accesses
+from relaxlab.codegen.llvm.parallel import LEAST, own_buffers
 from relaxlab.codegen.llvm.parts import part_rows
 from relaxlab.codegen.llvm.rows import fuse_rows
+from relaxlab.codegen.llvm.shares import POOL_SLOT, SharedStatements, Sharing
 from relaxlab.codegen.llvm.sites import Sites
-from relaxlab.codegen.llvm.statements import RESULT_SLOT, Statements
+from relaxlab.codegen.llvm.statements import RESULT_SLOT
 from relaxlab.codegen.llvm.walk import call_name, escaping, statements_in
 from relaxlab.ir.expr import Call, Expr, StringImm, Var
 from relaxlab.ir.op import Op
@@ -46,9 +48,17 @@ from relaxlab.ir.type import PointerType, PrimType
 from relaxlab.runtime.dtype import DataType
 from relaxlab.tirx.buffer import BufferType, buffer_type
 from relaxlab.tirx.function import PrimFunc
-from relaxlab.tirx.stmt import AllocBuffer, DeclBuffer, Stmt
+from relaxlab.tirx.stmt import AllocBuffer, DeclBuffer, SeqStmt, Stmt
 
-__all__ = ["CALLBACK_SLOT", "MISFIT", "Parameter", "Plan", "RESULT_SLOT", "make_plan"]
+__all__ = [
+    "CALLBACK_SLOT",
+    "MISFIT",
+    "POOL_SLOT",
+    "Parameter",
+    "Plan",
+    "RESULT_SLOT",
+    "make_plan",
+]
 
 #: Where in the caller's block the address of the callback is.
 CALLBACK_SLOT: Final = 17
@@ -109,6 +119,8 @@ class Plan:
         Dtype of the result, or None.
     no_alias
         Whether the kernel's author promises that arguments do not overlap.
+    parts
+        How many loops it may share with other threads.
     """
 
     name: str
@@ -118,6 +130,7 @@ class Plan:
     callbacks: list[list[Any]] = field(default_factory=list)
     returns: str | None = None
     no_alias: bool = True
+    parts: int = 0
 
     def record(self) -> dict[str, Any]:
         """Return the plan as what JSON can hold."""
@@ -131,7 +144,9 @@ class Plan:
         return cls(**fields)
 
 
-def make_plan(func: PrimFunc, name: str, host: Host, *, plain: bool = False) -> Plan:
+def make_plan(
+    func: PrimFunc, name: str, host: Host, *, plain: bool = False, least: int | None = LEAST
+) -> Plan:
     """Translate a kernel.
 
     Parameters
@@ -144,21 +159,26 @@ def make_plan(func: PrimFunc, name: str, host: Host, *, plain: bool = False) -> 
         The processor.
     plain
         Do everything in the order it is written, for arguments that overlap.
+    least
+        Cost (see parallel.py) from which a loop is shared with other threads; None shares nothing.
 
     Raises
     ------
     Unsupported
         If the kernel does what this generator has no code for; the message says what.
     """
-    return _Maker(func, name, host, plain).make()
+    return _Maker(func, name, host, plain, least).make()
 
 
 class _Maker:
-    def __init__(self, func: PrimFunc, name: str, host: Host, plain: bool) -> None:
+    def __init__(
+        self, func: PrimFunc, name: str, host: Host, plain: bool, least: int | None
+    ) -> None:
         self.func = func
         self.name = name
         self.host = host
         self.plain = plain
+        self.least = least
         self.sites = Sites(name)
         self.written = {b for b, _, store in accesses(func.body) if store} | escaping(func.body)
 
@@ -194,18 +214,30 @@ class _Maker:
             inline(kernel)
             fuse_rows(kernel)
             part_rows(kernel)
-        for buffer in (*kernel.locals, *_allocated(kernel.body)):
-            writer.allocate_here(buffer)
+        flat = [s for stmt in kernel.body for s in _flat(stmt)]
+        kernel.locals += [s.buffer for s in flat if isinstance(s, AllocBuffer)]
+        kernel.body[:] = [s for s in flat if not isinstance(s, AllocBuffer)]
+        if self.least is not None and not self.plain and not _has_views(self.func.body):
+            writer.sharing = Sharing(arguments, self.least)
+        allocated = [*kernel.locals, *_allocated(kernel.body)]
+        whose = {id(s): own_buffers(kernel, s) for s in kernel.body} if writer.sharing else {}
+        waiting = set().union(*whose.values())
+        for buffer in allocated:
+            if buffer not in waiting:
+                writer.allocate_here(buffer)
         for stmt in kernel.body:
-            writer.statement(stmt)
+            own = whose.get(id(stmt), ())
+            writer.outermost(stmt, [b for b in allocated if b in own])
         body = builder.finish()
+        shares = writer.sharing or Sharing((), 0)
         entry_builder, entry = self._entry(body_name, arguments)
         declarations = dict(builder.declarations)
         declarations.update(entry_builder.declarations)
-        calls = sum(body.count(f"@{helper_name(*key)}(") for key in builder.helpers)
+        written = "\n".join([*shares.parts, body, *shares.doors])
+        calls = sum(written.count(f"@{helper_name(*key)}(") for key in builder.helpers)
         helpers = helper_text(builder.helpers, self.host, inlined=calls <= _INLINED)
         known = [line for line in declarations.values() if f"{line}\n" not in helpers]
-        text = "\n".join([f"; {self.name}", entry, body, helpers, *known, ""])
+        text = "\n".join([f"; {self.name}", entry, written, helpers, *known, ""])
         return Plan(
             self.name,
             text,
@@ -214,6 +246,7 @@ class _Maker:
             writer.callbacks,
             None if writer.returns is None else str(writer.returns),
             bool(self.func.func_attrs.get("tirx.noalias", False)),
+            len(shares.parts),
         )
 
     def _parameter(self, param: Var) -> Parameter:
@@ -231,7 +264,7 @@ class _Maker:
 
         def fresh(name: str) -> str:
             base = _identifier(name)
-            if re.fullmatch(r"[vi]\d+|status|code|state|entry|leave", base):
+            if re.fullmatch(r"[vi]\d+|status|code|state|entry|leave|first|last", base):
                 # the builder's own names
                 base += ".arg"
             text, count = base, 0
@@ -334,7 +367,7 @@ class _Maker:
         return number if kind == "double" else builder.convert("fptrunc", number, "float")
 
 
-class _Body(Statements):
+class _Body(SharedStatements):
     """Statements of one kernel, with memory of its own and calls out of it."""
 
     def __init__(self, *args: Any) -> None:
@@ -374,7 +407,8 @@ class _Body(Statements):
     def _from_heap(self, buffer: Var, size: Poly, hint: str) -> Value:
         b = self.b
         slot = b.allocate("ptr", 1, 8, f"{hint}.slot")
-        b.line(f"store ptr null, {slot.typed}")
+        # the kernel may end before it comes here, and frees what it has
+        b.at_entry(f"store ptr null, {slot.typed}")
         given = self.number(size)
         given = b.select(b.compare("icmp slt", given, b.int64(0)), b.int64(0), given)
         wanted = b.binary("add", given, b.int64(64))
@@ -413,7 +447,9 @@ class _Body(Statements):
             return []
 
         def loops() -> list[Value]:
-            self.nest(stmt)
+            # small, or with few rows: nothing to share
+            with self.without_sharing():
+                self.nest(stmt)
             return []
 
         b.branch(large, call, loops)
@@ -566,6 +602,16 @@ class _Body(Statements):
         place = self.b.element(pointer, start, memory_type(dtype))
         dims = [self.number(self.indices.of(dim)) for dim in shape.args]
         return ["tensor", str(dtype), len(dims)], [place, *dims]
+
+
+def _flat(stmt: Stmt) -> Sequence[Stmt]:
+    return stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
+
+
+def _has_views(body: Stmt) -> bool:
+    """Say whether some memory may have two names."""
+    declared = (n for n in statements_in(body) if isinstance(n, DeclBuffer))
+    return bool(escaping(body)) or any(n.data is not None for n in declared)
 
 
 def _allocated(body: Sequence[Stmt]) -> list[Var]:

@@ -82,10 +82,13 @@ class Lowered:
         Statements in order.
     locals
         Buffers that live as long as the kernel runs, besides its parameters.
+    rows
+        Of a local that became smaller: the loops whose every iteration has one of its own.
     """
 
     body: list[Stmt]
     locals: list[Var]
+    rows: dict[Var, set[Var]] = field(default_factory=dict)
 
 
 def lower(func: PrimFunc) -> Lowered:

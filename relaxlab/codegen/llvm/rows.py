@@ -136,6 +136,7 @@ def _shrink(kernel: Lowered, buffer: Var) -> None:
     stmt: Any = kernel.body[places[0]]
     indices = Indices()
     drop: set[int] = set()
+    rows: set[Var] = set()
     while isinstance(stmt, For):
         subscripts = [s for b, s, _ in accesses(stmt) if b is buffer]
         row = indices.of(stmt.loop_var)
@@ -147,6 +148,7 @@ def _shrink(kernel: Lowered, buffer: Var) -> None:
         if not common:
             break
         drop.add(common[0])
+        rows.add(stmt.loop_var)
         inner = [s for s in _flat(stmt.body) if mentions(s, buffer)]
         stmt = inner[0] if len(inner) == 1 else None
     if not drop:
@@ -167,3 +169,4 @@ def _shrink(kernel: Lowered, buffer: Var) -> None:
 
     kernel.body[places[0]] = post_order_map(kernel.body[places[0]], visit)
     kernel.locals[kernel.locals.index(buffer)] = small
+    kernel.rows[small] = rows

@@ -13,6 +13,7 @@ Examples
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from relaxlab.codegen.llvm.arithmetic import Unsupported, is_narrow, memory_type, register_type
@@ -54,7 +55,7 @@ from relaxlab.tirx.stmt import (
     While,
 )
 
-__all__ = ["RESULT_SLOT", "Statements"]
+__all__ = ["Chunk", "RESULT_SLOT", "Statements"]
 
 _INT64: Final = DataType("int64")
 #: Where in the caller's block the result of a ``return`` goes.
@@ -62,6 +63,26 @@ RESULT_SLOT: Final = 16
 #: Bytes that memory is fetched in.
 _LINE: Final = 64
 _IDENTITY: Final = {"Add": 0.0, "Mul": 1.0, "And": True, "Or": False}
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Some iterations of a loop.
+
+    Attributes
+    ----------
+    var
+        Variable of the loop.
+    start, stop
+        The first iteration, and the one after the last.
+    multiple
+        What their number must be a multiple of, except at the end of the loop.
+    """
+
+    var: Var
+    start: Value
+    stop: Value
+    multiple: int = 1
 
 
 class Statements(Expressions):
@@ -73,10 +94,13 @@ class Statements(Expressions):
         Do everything one element at a time and in order, as memory that overlaps demands.
     returns
         Dtype of what the kernel returns, once a ``return`` was met.
+    chunk
+        The loop of which only some iterations are done.
     """
 
     plain = False
     returns: DataType | None = None
+    chunk: Chunk | None = None
 
     # ------------------------------------------------------------ dispatch
 
@@ -270,14 +294,50 @@ class Statements(Expressions):
             nest = self._collapsed(nest)
         lane = choose_lane(nest, self.indices)
         if lane is None or all(f.loop_var is not lane for f in nest.loops):
-            self._plain_nest(nest)
+            slow = lane is None and not isinstance(nest.inner, Reduce)
+            self._shared_nest(nest, nest.loops, lambda w: w._plain_nest(nest), slow=slow)
             return
         stream = streamed(nest, lane, self.indices)
         if stream is not None:
             # the same statements with the loops in another order
-            self.statement(stream)
+            self.streamed(nest, lane, stream)
             return
-        self._nest_in_lanes(nest, lane)
+        chosen = next(f for f in nest.loops if f.loop_var is lane)
+        order = [*(f for f in nest.loops if f is not chosen), chosen]
+        self._shared_nest(nest, order, lambda w: w._nest_in_lanes(nest, lane))
+
+    def _shared_nest(
+        self,
+        nest: Nest,
+        order: Sequence[For],
+        write: "Callable[[Statements], None]",
+        *,
+        slow: bool = False,
+    ) -> None:
+        body = nest.inner
+        for loop in reversed(order[1:]):
+            body = replace(loop, body=body)
+        self.shared(replace(order[0], body=body), write, slow=slow)
+
+    def streamed(self, nest: Nest, lane: Var, stream: Stmt) -> None:
+        """Add a nest as a stream; to be overridden by who has threads."""
+        self.statement(stream)
+
+    def shared(
+        self, loop: For, write: "Callable[[Statements], None]", *, slow: bool = False
+    ) -> None:
+        """Add a loop that threads may share; to be overridden by who has threads.
+
+        Parameters
+        ----------
+        loop
+            The outer loop with all others inside, in the order they are done in.
+        write
+            Adds it; where there is a chunk, only that.
+        slow
+            Whether it is done one element at a time.
+        """
+        write(self)
 
     def _collapsed(self, nest: Nest) -> Nest:
         """Make one loop of loops that follow each other through memory."""
@@ -300,7 +360,7 @@ class Statements(Expressions):
 
     def _plainly(self, stmt: Any) -> None:
         if isinstance(stmt, For):
-            self._loop(stmt, lambda: self.statement(stmt.body))
+            self.shared(stmt, lambda w: w._loop(stmt, lambda: w.statement(stmt.body)))
         else:
             self.statement(stmt)
 
@@ -319,12 +379,18 @@ class Statements(Expressions):
         low, extent = self.indices.of(loop.min), self.indices.of(loop.extent)
         jumps = _jumps(loop.body)
         with self.fresh_values(anew=True):
-            start, stop = self.number(low), self.number(added(low, extent))
+            start, stop = self._ends(loop.loop_var, low, extent)
         with self.b.loop(
             start, stop, 1, writes=self.written(loop), runs=_runs(extent), jumps=jumps
         ) as opened:
             self._enter(loop.loop_var, low, extent, opened.index)
             body()
+
+    def _ends(self, var: Var, low: Poly, extent: Poly) -> tuple[Value, Value]:
+        """Return the first iteration to do, and the one after the last."""
+        if self.chunk is not None and self.chunk.var is var:
+            return self.chunk.start, self.chunk.stop
+        return self.number(low), self.number(added(low, extent))
 
     def _enter(self, var: Var, low: Poly, extent: Poly, index: Value) -> None:
         self.indices.enter(var, low, extent)
@@ -417,11 +483,18 @@ class Statements(Expressions):
         b = self.b
         self.indices.enter(var, low, extent)
         size = as_constant(extent)
-        start, stop = self.number(low), self.number(added(low, extent))
+        fills = size is not None and size % lanes == 0
+        start, stop = self._ends(var, low, extent)
+        divided = self.chunk is not None and self.chunk.var is var
+        if self.chunk is not None and divided:
+            # whoever deals them out keeps to it, so that lanes are filled as without chunks
+            self.chunk.multiple = lanes
+            size = None
         if size is not None:
             middle = self.number(added(low, constant(size // lanes * lanes)))
         else:
-            count = b.binary("and", self.number(extent), b.int64(-lanes))
+            length = b.binary("sub", stop, start) if divided else self.number(extent)
+            count = b.binary("and", length, b.int64(-lanes))
             # an extent below zero is no extent
             count = b.select(b.compare("icmp slt", count, b.int64(0)), b.int64(0), count)
             middle = b.binary("add", start, count)
@@ -434,7 +507,7 @@ class Statements(Expressions):
                 with self.in_lanes(at):
                     opened.next = body(opened.carried)
             accumulators = opened.results
-        if size is not None and size % lanes == 0:
+        if fills:
             return accumulators, None
         if not self.arithmetic.host.masks:
             return accumulators, (middle, stop)

@@ -87,6 +87,8 @@ class Draft:
     sums: bool = False
     rough: set[Var] = field(default_factory=set)
     large: set[Var] = field(default_factory=set)
+    #: What nobody wrote, since the loops of its fold do not run.
+    unwritten: set[Var] = field(default_factory=set)
     #: Of the expression that is being drawn: it must be exact, its terms small; large ones came.
     strict: bool = False
     small: bool = False
@@ -133,6 +135,7 @@ def load(draft: Draft, axes: Axes, dtype: str) -> Expr:
     """Return a read of an input, or of what an earlier nest wrote."""
     draw = draft.draw
     refused = (draft.rough if draft.strict else set()) | (draft.large if draft.small else set())
+    refused = refused | draft.unwritten
     written = [
         b
         for b in draft.locals
@@ -261,6 +264,8 @@ def nest(draft: Draft, output: Var, dims: list[tuple[Expr, int]]) -> Stmt:
     while prod(size for _, size in (*dims, *reduced)) > MOST:
         largest = max(range(len(reduced)), key=lambda k: reduced[k][1])
         reduced[largest] = int64(3), 3
+    if any(size == 0 for _, size in reduced):
+        draft.unwritten.add(output)
     order = draw(st.permutations(range(len(dims))))
     extents = [*(dims[k] for k in order), *reduced]
     variables = [Var(f"v{k}", "int64") for k in range(len(extents))]
