@@ -43,6 +43,7 @@ class PoolClock:
     """
 
     def __init__(self, recorder: PoolRecorder) -> None:
+        recorder.limit = None  # numbers of events must stay what they are
         self.recorder = recorder
         self._steps: list[int] = []
         self._counts: list[int] = []

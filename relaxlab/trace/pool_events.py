@@ -26,6 +26,7 @@ __all__ = [
     "CLASSES",
     "Called",
     "ENGINE_CLASSES",
+    "EarlierDropped",
     "PoolEvent",
     "TokensNamed",
     "WORDS",
@@ -53,7 +54,18 @@ class TokensNamed:
     tokens: tuple[int, ...]
 
 
-PoolEvent = observer.Event | engine.Event | Called | TokensNamed
+@dataclass(frozen=True, slots=True)
+class EarlierDropped:
+    """The recording begins here: ``count`` events before it were dropped.
+
+    ``state`` is what they led to, as text; see :class:`relaxlab.trace.pool_start.PoolStart`.
+    """
+
+    count: int
+    state: str
+
+
+PoolEvent = observer.Event | engine.Event | Called | TokensNamed | EarlierDropped
 
 CACHE_CLASSES: Final[tuple[type, ...]] = get_args(observer.Event)
 """Events of the cache."""
@@ -65,6 +77,7 @@ CLASSES: Final[tuple[type, ...]] = (
     *CACHE_CLASSES,
     Called,
     TokensNamed,
+    EarlierDropped,
     *ENGINE_CLASSES,
 )
 """Every class of event in a recording, in the order of its stream."""
@@ -128,6 +141,7 @@ WORDS: Final = {
     "Misused": "Warning: {message}",
     "Called": "Call: {call}.{refusal}",
     "TokensNamed": "Sequence {seq_id} is given tokens.",
+    "EarlierDropped": "The first {count} events were dropped: the recording goes on from here.",
     "Submitted": "Request {entry} waits, with {prompt} tokens and priority {priority}.",
     "PrefixHit": (
         "Prefix cache: the first {tokens} tokens of sequence {sequence} are there (node {node})."

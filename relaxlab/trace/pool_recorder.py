@@ -23,7 +23,8 @@ from relaxlab.runtime.kv.observer import Event
 from relaxlab.runtime.kv.paged_kv_cache import PagedAttentionKVCache
 from relaxlab.runtime.kv.snapshot import CacheState, snapshot
 from relaxlab.serve.events import Event as EngineEvent
-from relaxlab.trace.pool_events import Called, PoolEvent, TokensNamed
+from relaxlab.trace.pool_events import Called, EarlierDropped, PoolEvent, TokensNamed
+from relaxlab.trace.pool_timeline import PoolTimeline
 
 __all__ = ["PoolRecorder", "TokenModel"]
 
@@ -78,22 +79,36 @@ class PoolRecorder:
         Of the cache.
     name
         What a view calls the recording.
+    limit
+        How many of the last events are kept for certain; twice as many are kept at most, and one
+        that stands for those dropped. None keeps all.
 
     Attributes
     ----------
     events : list of PoolEvent
-        Everything so far.
+        Everything so far, from the first one that was not dropped on.
     tokens : list of str
         Texts of the tokens that were named, each once.
     """
 
-    def __init__(self, num_pages: int, page_size: int, *, name: str = "cache") -> None:
+    def __init__(
+        self,
+        num_pages: int,
+        page_size: int,
+        *,
+        name: str = "cache",
+        limit: int | None = 1_000_000,
+    ) -> None:
+        if limit is not None and limit < 1:
+            raise ValueError(f"a recorder keeps at least one event, got limit={limit}")
+        self.limit = limit
         self.num_pages = num_pages
         self.page_size = page_size
         self.name = name
         self.events: list[PoolEvent] = []
         self.tokens: list[str] = []
         self._indices: dict[str, int] = {}
+        self._open_calls = 0
 
     @classmethod
     def of(cls, cache: PagedAttentionKVCache, *, name: str = "cache") -> Self:
@@ -155,25 +170,45 @@ class PoolRecorder:
         model.run = naming  # type: ignore[method-assign]  # on this one object
         return recorder
 
+    @property
+    def dropped(self) -> int:
+        """How many events were dropped."""
+        first = self.events[0] if self.events else None
+        return first.count if isinstance(first, EarlierDropped) else 0
+
     def __call__(self, event: Event) -> None:
         """Take note of an event of the cache."""
         self.events.append(event)
+        self._drop()
 
     def note(self, event: EngineEvent) -> None:
         """Take note of an event of the engine."""
         self.events.append(event)
+        self._drop()
+
+    def _drop(self) -> None:
+        """Drop the oldest events if there are twice as many as are to be kept."""
+        # inside a call it must be found again: its end may say that it was refused
+        if self.limit is None or len(self.events) < 2 * self.limit or self._open_calls:
+            return
+        timeline = PoolTimeline.of(self)
+        self.events[:] = timeline.since(len(self.events) - self.limit)
 
     @contextmanager
     def call(self, text: str) -> Iterator[None]:
         """Note a call: the events of the block are its own, and so is the error it raises."""
+        self._drop()
         at = len(self.events)
         self.events.append(Called(text, ""))
+        self._open_calls += 1
         try:
             yield
         except Exception as error:
             message = " ".join(str(error).split())
             self.events[at] = Called(text, f" It was refused: {message}")
             raise
+        finally:
+            self._open_calls -= 1
 
     def name_tokens(self, seq_id: int, texts: Iterable[str]) -> None:
         """Say which tokens a sequence is given next."""
@@ -184,9 +219,10 @@ class PoolRecorder:
 
     def __repr__(self) -> str:
         calls = sum(isinstance(event, Called) for event in self.events)
+        dropped = f", the first {self.dropped} dropped" if self.dropped else ""
         return (
             f"PoolRecorder({len(self.events)} event{'' if len(self.events) == 1 else 's'}, "
-            f"{calls} call{'' if calls == 1 else 's'})"
+            f"{calls} call{'' if calls == 1 else 's'}{dropped})"
         )
 
 

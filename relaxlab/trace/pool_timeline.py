@@ -18,7 +18,7 @@ Examples
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from relaxlab.runtime.kv.block import NO_PAGE
 from relaxlab.runtime.kv.observer import (
@@ -39,13 +39,17 @@ from relaxlab.serve.events import EngineState
 from relaxlab.serve.events import fold as fold_engine
 from relaxlab.trace.pool_events import (
     Called,
+    EarlierDropped,
     PoolEvent,
     TokensNamed,
     is_cache_event,
     is_engine_event,
 )
 from relaxlab.trace.pool_losses import Loss, losses_of
-from relaxlab.trace.pool_recorder import PoolRecorder
+from relaxlab.trace.pool_start import PoolStart
+
+if TYPE_CHECKING:
+    from relaxlab.trace.pool_recorder import PoolRecorder
 
 __all__ = ["PoolTimeline", "page_of", "slot_of"]
 
@@ -96,13 +100,12 @@ class PoolTimeline:
         for at, event in enumerate(self.events):
             if at % self._gap == 0:
                 self._kept.append(fold.state())
-            if is_cache_event(event):
-                fold.apply(event)
+            fold = _after(fold, event)
         if not self._kept or len(self.events) % self._gap == 0:
             self._kept.append(fold.state())
 
     @classmethod
-    def of(cls, recorder: PoolRecorder) -> Self:
+    def of(cls, recorder: "PoolRecorder") -> Self:
         """Return the timeline of what a recorder has up to now."""
         return cls(
             recorder.events,
@@ -122,17 +125,18 @@ class PoolTimeline:
         kept = position // self._gap
         fold = StateFold(self._kept[kept])
         for event in self.events[kept * self._gap : position]:
-            if is_cache_event(event):
-                fold.apply(event)
+            fold = _after(fold, event)
         return fold.state()
 
     def engine(self, position: int) -> EngineState | None:
         """Return the state of the engine at a position; None if no engine told anything."""
         self._require(position)
-        told = [event for event in self.events if is_engine_event(event)]
-        if not told:
+        start = None if self.start is None else self.start.engine
+        told = any(is_engine_event(event) for event in self.events)
+        if not told and start is None:
             return None
-        return fold_engine(e for e in self.events[:position] if is_engine_event(e))
+        before = start if position else None
+        return fold_engine((e for e in self.events[:position] if is_engine_event(e)), before)
 
     def call(self, position: int) -> Called | None:
         """Return the call that an event before a position belongs to; None before the first."""
@@ -143,6 +147,12 @@ class PoolTimeline:
 
     def names(self, position: int) -> dict[int, list[str]]:
         """Return the texts of the tokens in each block; "?" for a token that nobody named."""
+        texts = [*self.tokens, "?"]
+        names, _ = self._names(position)
+        return {block: [texts[one] for one in found] for block, found in names.items()}
+
+    def _names(self, position: int) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+        """Return the tokens of each block, and those of each sequence that are still to come."""
         self._require(position)
         names: dict[int, list[int]] = {}
         coming: dict[int, list[int]] = {}
@@ -152,11 +162,38 @@ class PoolTimeline:
                 coming.setdefault(event.seq_id, []).extend(event.tokens)
             elif isinstance(event, Called) and event.refusal:
                 coming.clear()  # what was named did not come
+            elif isinstance(event, EarlierDropped):
+                start = PoolStart.of(event)
+                names = {block: list(found) for block, found in start.names.items()}
+                coming = {sequence: list(found) for sequence, found in start.coming.items()}
             elif is_cache_event(event):
                 _rename(names, coming, fold, event)
-                fold.apply(event)
-        texts = [*self.tokens, "?"]
-        return {block: [texts[one] for one in found] for block, found in names.items()}
+            fold = _after(fold, event)
+        return names, coming
+
+    @cached_property
+    def start(self) -> PoolStart | None:
+        """Where the recording begins, if earlier events were dropped."""
+        first = self.events[0] if self.events else None
+        return PoolStart.of(first) if isinstance(first, EarlierDropped) else None
+
+    @property
+    def dropped(self) -> int:
+        """How many events before the recording were dropped."""
+        first = self.events[0] if self.events else None
+        return first.count if isinstance(first, EarlierDropped) else 0
+
+    def since(self, position: int) -> tuple[PoolEvent, ...]:
+        """Return the events from a position on, behind one that stands for all before."""
+        if self.start is not None and position == 0:
+            return self.events
+        names, coming = self._names(position)
+        moment = PoolStart(
+            self.state(position), self.engine(position), names, coming, self.copies(position)
+        )
+        # the event that stands for what was dropped earlier is none of the recording's own
+        count = self.dropped + position - (self.start is not None)
+        return (moment.as_event(count), *self.events[position:])
 
     @cached_property
     def losses(self) -> tuple[Loss, ...]:
@@ -171,6 +208,8 @@ class PoolTimeline:
             match event:
                 case CacheCleared():
                     copies.clear()
+                case EarlierDropped():
+                    copies = dict(PoolStart.of(event).copies)
                 case PartialPageCopied(_, page, _, source_page, rows):
                     copies[page] = source_page, rows
                 case PagesFreed(_, pages) | Slid(_, _, _, _, pages, _, _):
@@ -187,7 +226,18 @@ class PoolTimeline:
             )
 
     def __repr__(self) -> str:
-        return f"PoolTimeline({self.name}, {len(self.events)} events, {len(self.calls)} calls)"
+        dropped = f", the first {self.dropped} dropped" if self.dropped else ""
+        calls = f"{len(self.calls)} calls{dropped}"
+        return f"PoolTimeline({self.name}, {len(self.events)} events, {calls})"
+
+
+def _after(fold: StateFold, event: PoolEvent) -> StateFold:
+    """Return a fold with one more event."""
+    if isinstance(event, EarlierDropped):
+        return StateFold(PoolStart.of(event).cache)
+    if is_cache_event(event):
+        fold.apply(event)
+    return fold
 
 
 def slot_of(block: BlockState, token: int, page_size: int) -> tuple[int, int]:

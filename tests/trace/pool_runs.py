@@ -42,12 +42,13 @@ def new_cache(pages=12, page_size=4, *, window=False):
     return PagedAttentionKVCache(config, kernels)
 
 
-def random_run(seed, operations=60):
+def random_run(seed, operations=60, limit=None):
     """Return a cache and its recorder after random calls, refused ones included."""
     random = Random(seed)
     window = random.random() < 0.3
     cache = new_cache(random.choice([6, 12, 40]), random.choice([1, 2, 4, 5]), window=window)
     recorder = PoolRecorder.of(cache)
+    recorder.limit = limit
     names = (f"t{number}" for number in range(10**9))
     for _ in range(operations):
         _operate(random, cache, recorder, names, window)

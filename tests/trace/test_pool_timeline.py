@@ -1,6 +1,7 @@
 """The recording of a cache tells what the cache was, at every moment."""
 
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -44,6 +45,54 @@ def test_a_token_keeps_its_name_wherever_its_row_goes(seed):
             chain, at = [*names[block.index], *chain], block.parent
         assert len(chain) == sequence.length
         assert len(set(chain)) == len(chain)
+
+
+def everything(timeline, position):
+    """Return all that a timeline tells of a position."""
+    return (
+        timeline.state(position),
+        timeline.names(position),
+        timeline.engine(position),
+        timeline.copies(position),
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_was_dropped_changes_nothing_that_is_told_of_the_rest(seed):
+    recorder = random_run(seed)[1] if seed else crowded(48, "lru")[1]
+    full = PoolTimeline.of(recorder)
+
+    def cut(timeline, position):
+        events = timeline.since(position)
+        return PoolTimeline(events, full.num_pages, full.page_size, tokens=full.tokens)
+
+    for first in range(0, len(full), 1 + len(full) // 7):
+        rest = cut(full, first)
+        assert rest.dropped == first
+        for position in range(first, len(full) + 1, 1 + len(full) // 20):
+            assert everything(rest, position - first + 1) == everything(full, position)
+        again = cut(rest, len(rest) // 2 + 1)
+        assert again.dropped + len(again) - 1 == len(full)
+        assert everything(again, len(again)) == everything(full, len(full))
+
+
+@pytest.mark.parametrize("limit", [1, 7, 40])
+def test_a_recorder_keeps_so_many_events_and_says_how_many_it_dropped(limit):
+    cache, recorder = random_run(3, operations=300, limit=limit)
+    timeline = PoolTimeline.of(recorder)
+    # a call in progress is kept whole
+    longest = max(b - a for a, b in pairwise([*timeline.calls, len(timeline)]))
+    assert limit <= len(recorder.events) <= 2 * limit + max(longest, 40)
+    assert recorder.dropped > 300
+    assert f", the first {recorder.dropped} dropped)" in repr(recorder)
+    assert f", the first {recorder.dropped} dropped)" in repr(timeline)
+    assert timeline.state(len(timeline)) == snapshot(cache)
+    assert f"The first {recorder.dropped} events were dropped" in render_pool(timeline, 1)
+
+
+def test_a_recorder_keeps_something():
+    with pytest.raises(ValueError, match="at least one event, got limit=0"):
+        PoolRecorder(4, 4, limit=0)
 
 
 def test_every_event_has_words_over_its_own_fields():

@@ -67,6 +67,12 @@ def test_the_page_folds_as_python_does_on_200_random_runs(tmp_path):
     cases = [case(random_run(seed, operations=25)[1], seed) for seed in range(RUNS)]
     cases.append(case(story(), RUNS))
     cases += [case(crowded(size, policy)[1], size) for size, policy in ((48, "lru"), (64, "lfu"))]
+    # recordings whose first events were dropped, of caches and of an engine
+    cases += [case(random_run(seed, limit=20)[1], seed) for seed in range(20)]
+    recorder = crowded(48, "lru")[1]
+    full = PoolTimeline.of(recorder)
+    recorder.events[:] = full.since(len(full) // 2)
+    cases.append(case(recorder, 0))
     path = tmp_path / "cases.json"
     clocks = [clock_case(3, None), clock_case(40, 20), clock_case(40, 3)]
     path.write_text(json.dumps({"cases": cases, "clocks": clocks}), encoding="utf-8")

@@ -8,6 +8,17 @@ export function emptyEngine() {
   };
 }
 
+/** An engine as the event tells it that stands for events that were dropped. */
+export function restoredEngine(told) {
+  return {
+    told: true,
+    entries: new Map(told.entries.map(([entry, one]) => [keyOf(entry), one])),
+    running: told.running.map(keyOf), nodes: new Map(told.nodes),
+    hits: told.hits, hitTokens: told.hit_tokens, evictions: told.evictions,
+    preemptions: told.preemptions, proposed: told.proposed, accepted: told.accepted,
+  };
+}
+
 export function copyEngine(engine) {
   const copy = (map) => new Map([...map].map(([key, value]) => [key, { ...value }]));
   return {

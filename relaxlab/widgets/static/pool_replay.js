@@ -4,7 +4,7 @@
 // event. `PoolReplay` keeps a copy of the state now and then, so that going anywhere in a recording
 // costs a bounded number of folds. Neither knows a document.
 
-import { copyEngine, emptyEngine, foldEngine } from "./engine_replay.js";
+import { copyEngine, emptyEngine, foldEngine, restoredEngine } from "./engine_replay.js";
 
 const NONE = -1;
 const NOTHING = [];
@@ -101,6 +101,9 @@ export function fold(state, event) {
   const block = (index) => found(state.blocks, index, "block");
   const sequence = (id) => found(state.sequences, id, "sequence");
   switch (event.is) {
+    case "EarlierDropped":
+      Object.assign(state, restored(JSON.parse(event.state)));
+      break;
     case "CacheCleared":
       Object.assign(state, emptyPool(state.owners.length, state.pageSize), { engine: state.engine });
       break;
@@ -272,6 +275,38 @@ export function fold(state, event) {
     default:
       if (!foldEngine(state.engine, event)) throw new Error(`an event that this page does not know: ${event.is}`);
   }
+}
+
+/** The state that a recording begins with whose first events were dropped. */
+function restored({ cache, engine, names, coming, copies }) {
+  const state = emptyPool(cache.num_pages, cache.page_size);
+  const named = new Map(names);
+  for (const one of cache.blocks) {
+    const block = new Block(one.start);
+    const { pages, length, sink, offset, parent } = one;
+    Object.assign(block, { pages, length, sink, offset, parent });
+    block.names = named.get(one.index) ?? [];
+    state.blocks.set(one.index, block);
+    for (const page of pages) if (page !== NONE) state.owners[page] = one.index;
+  }
+  for (const one of cache.sequences) {
+    state.sequences.set(one.seq_id, {
+      block: one.last_block, length: one.length, window: one.window, sink: one.sink,
+      lastBlockSink: one.last_block_sink, retained: one.retained, tree: one.tree, send: one.send,
+    });
+  }
+  const { round } = cache;
+  return {
+    ...state, fresh: cache.fresh, freed: cache.freed, freeBlocks: cache.free_blocks,
+    imported: cache.imported,
+    round: round && {
+      ids: round.seq_ids, lengths: round.append_lengths, tree: round.tree, stored: round.stored,
+      finished: round.finished,
+    },
+    copied: new Map(copies.map(([page, source, rows]) => [page, [source, rows]])),
+    coming: new Map(coming),
+    engine: engine ? restoredEngine(engine) : emptyEngine(),
+  };
 }
 
 /** Names of a block's tokens that lie in one page. */
