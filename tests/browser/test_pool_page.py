@@ -69,6 +69,18 @@ def goto(page, position):
     )
 
 
+def test_a_recording_that_lost_its_beginning_says_so_and_goes_on(open_page):
+    view = PagePool(random_run(3, operations=60, limit=20)[1])
+    timeline = view.timelines[0]
+    page = open_page(view)
+    assert timeline.dropped > 20
+    for position in range(1, len(timeline) + 1, 3):
+        goto(page, position)
+        assert shown(page) == expected(timeline, position), position
+    goto(page, 1)
+    page.get_by_text(f"The first {timeline.dropped} events were dropped").first.wait_for()
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_every_step_shows_what_the_twin_says(open_page, seed):
     view = PagePool(random_run(seed, operations=15)[1])
