@@ -40,3 +40,43 @@ def test_a_profile_can_be_sorted(open_page, vm, scheme):
     assert page.locator("tbody tr").count() == len(view.report.instructions)
     assert page.locator(".rl-span").count() == len(view.profile["spans"])
     assert page.evaluate("document.documentElement.scrollWidth") <= 700
+
+
+def look_for(page, text, key="Enter"):
+    field = page.get_by_placeholder("find (/)")
+    field.fill(text)
+    field.press(key)
+
+
+def test_a_moment_is_found_and_the_next_and_the_one_before(open_page, vm):
+    view = GraphReplay.of(vm, "main", [(np.ones((2, 4), "float32"),)] * 3)
+    words = [moment[4] for moment in view.graphs["history"]]
+    replays = [at for at, moment in enumerate(view.graphs["history"]) if moment[1] == "replayed"]
+    page = open_page(view)
+    page.locator(".rl-graph-replay").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.placeholder") == "find (/)"
+    for at, key in (
+        *((at, "Enter") for at in replays[:2]),
+        (replays[0], "Shift+Enter"),
+    ):
+        look_for(page, "REPLAYED", key)
+        assert page.locator(".rl-moment.rl-current").inner_text().endswith(words[at])
+    look_for(page, "no such kernel")
+    page.get_by_role("status").get_by_text('Nothing after this has "no such kernel".').wait_for()
+    assert page.locator(".rl-moment.rl-current").inner_text().endswith(words[replays[0]])
+
+
+def test_a_row_of_a_profile_is_found(open_page, vm):
+    view = Profile(vm, "main", np.ones((2, 4), "float32"))
+    page = open_page(view)
+    names = page.locator("tbody th code").all_text_contents()
+    page.locator(".rl-profile").focus()
+    page.keyboard.press("/")
+    look_for(page, names[-1])
+    assert page.locator("tr.rl-current th").all_text_contents() == [names[-1]]
+    page.get_by_role("button", name="By instruction").press("/")
+    assert page.locator("tr.rl-current").count() == 1
+    page.get_by_role("button", name="By instruction").click()
+    assert page.locator("tr.rl-current").count() == 0  # other rows

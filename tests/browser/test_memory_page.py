@@ -64,3 +64,24 @@ def test_a_narrow_page_is_not_wider(open_page, plan, scheme):
     page.set_viewport_size({"width": 700, "height": 800})
     page.wait_for_timeout(100)
     assert page.evaluate("document.documentElement.scrollWidth") <= 700
+
+
+def test_a_tensor_and_an_instruction_are_found(open_page, plan):
+    page = open_page(plan)
+    memory = plan.memory
+    last = memory.tensors[-1]
+    page.locator(".rl-memory").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("/")
+    field = page.get_by_placeholder("find (/)")
+    field.fill(last.name)
+    field.press("Enter")
+    assert sentence(page) == plan.goto(last.first).sentence
+    text = memory.steps[0].partition(" ")[0]
+    same = [at for at, one in enumerate(memory.steps) if text in one]
+    field.fill(text)
+    before = [at for at in same if memory.first_step + at < last.first]
+    field.press("Shift+Enter")
+    assert sentence(page) == plan.goto(memory.first_step + before[-1]).sentence
+    field.fill("p")  # a key of the view, but not here
+    assert sentence(page) == plan.goto(memory.first_step + before[-1]).sentence

@@ -1,7 +1,7 @@
 // Graphs captured and replayed: a row for each key, a history to step through.
 
 import {
-  copyButton, element, helpOf, icon, keepInView, keepKeys, LiveLine, set, write,
+  copyButton, element, findBox, helpOf, icon, keepInView, keepKeys, LiveLine, set, write,
 } from "./page.js";
 
 const KERNELS_SHOWN = 40;
@@ -9,6 +9,7 @@ const HELP = [
   ["] →", "step: one moment of the history"],
   ["[ ←", "back: undo it"],
   ["Home End", "before the first capture; the end"],
+  ["/", "find a text in the history; Enter and Shift+Enter go on"],
   ["? Esc", "open and close this help"],
 ];
 
@@ -37,6 +38,13 @@ function render({ model, el }) {
     type: "range", class: "rl-slider", min: "0", max: String(history.length), step: "1",
     "aria-label": "Moment in the history", oninput: () => goto(Number(slider.value)),
   });
+  const search = findBox("Find a moment", live, (has, backwards) => {
+    const later = (index) => backwards ? index < position - 1 : index >= position;
+    const found = history.map((moment, index) => later(index) && has(momentText(moment)));
+    const at = backwards ? found.lastIndexOf(true) : found.indexOf(true);
+    if (at >= 0) goto(at + 1);
+    return at >= 0;
+  });
   const counters = element("p", {});
   const rows = element("tbody", {});
   const table = element("table", { class: "rl-graphs" }, element("thead", {}, element("tr", {},
@@ -55,7 +63,7 @@ function render({ model, el }) {
     class: "rl-view rl-graph-replay", tabindex: "0", "aria-label": "Captured graphs",
     onkeydown: onKey,
   }, element("div", { class: "rl-toolbar" }, ...buttons.map(({ button }) => button), slider,
-    copyButton(() => root, live), help.button), help.list, counters,
+    search, copyButton(() => root, live), help.button), help.list, counters,
   table, strip, element("div", { class: "rl-title" }, "History"), pane, live.node);
   el.append(root);
   const letKeysGo = keepKeys(root);
@@ -79,10 +87,16 @@ function render({ model, el }) {
     else if (key === "[" || key === "ArrowLeft") goto(position - 1);
     else if (key === "Home") goto(0);
     else if (key === "End") goto(history.length);
+    else if (key === "/") search.focus();
     else if (key === "?") help.toggle();
     else if (key === "Escape") help.toggle(false);
     else return;
     event.preventDefault();
+  }
+
+  /** All that is said of a moment: its words, its key, its kernels. */
+  function momentText([, what, key, kernels, words]) {
+    return [words, what, key, ...kernels].join(" ");
   }
 
   /** What became of each key before the marked moment: as Python's `summary` adds it up. */

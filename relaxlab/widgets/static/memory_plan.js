@@ -3,7 +3,7 @@
 // Everything is drawn in SVG, since a bar should have words for a reader of a screen; a function of
 // many storages shows those that are used near the marked step first.
 
-import { copyButton, element, keepKeys, LiveLine, set, write } from "./page.js";
+import { copyButton, element, findBox, keepKeys, LiveLine, set, write } from "./page.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const ROW = 24;
@@ -15,6 +15,7 @@ const HELP = [
   ["← →", "the step before, the step after"],
   ["Home End", "first and last step"],
   ["p", "the step that needs most"],
+  ["/", "find an instruction, a tensor or a storage; Enter and Shift+Enter go on"],
   ["? Esc", "open and close this help"],
 ];
 
@@ -46,6 +47,20 @@ function render({ model, el }) {
     type: "button", class: "rl-button", title: "The step that needs most (p)",
     onclick: () => goto(current().peak_step),
   }, "Peak");
+  const search = findBox("Find a step", live, (has, backwards) => {
+    const { first_step: first, steps, storages } = current();
+    const begin = steps.map((text) => [text]);
+    for (const storage of storages) {
+      begin[storage.first - first]?.push(storage.name);
+      for (const tensor of storage.tensors) begin[tensor.first - first]?.push(tensor.name);
+    }
+    const here = position - first;
+    const found = begin.map((texts, index) =>
+      (backwards ? index < here : index > here) && texts.some(has));
+    const at = backwards ? found.lastIndexOf(true) : found.indexOf(true);
+    if (at >= 0) goto(first + at);
+    return at >= 0;
+  });
   const helpButton = element("button", {
     type: "button", class: "rl-button", "aria-expanded": "false", title: "Keys (?)",
     onclick: () => toggleHelp(),
@@ -60,7 +75,7 @@ function render({ model, el }) {
   const root = element("section", {
     class: "rl-view rl-memory", tabindex: "0", "aria-label": "Memory plan", onkeydown: onKey,
   }, element("div", { class: "rl-toolbar" }, picker, slider, peakButton,
-    copyButton(() => root, live), helpButton), help, summary,
+    search, copyButton(() => root, live), helpButton), help, summary,
   step, picture, detail, live.node);
   el.append(root);
   const letKeysGo = keepKeys(root);
@@ -114,6 +129,7 @@ function render({ model, el }) {
     else if (key === "Home") goto(memory.first_step);
     else if (key === "End") goto(endOf(memory));
     else if (key === "p") goto(memory.peak_step);
+    else if (key === "/") search.focus();
     else if (key === "?") toggleHelp();
     else if (key === "Escape") toggleHelp(false);
     else return;

@@ -159,6 +159,28 @@ export function copyButton(root, live, tabindex = null) {
   }, "Copy");
 }
 
+/**
+ * A field that looks for a text; Enter and Shift+Enter ask `find` for the next place and the one
+ * before, which says whether there is any.
+ */
+export function findBox(label, live, find) {
+  const input = element("input", {
+    type: "text", class: "rl-search", "aria-label": label, placeholder: "find (/)",
+    onkeydown: (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      event.stopPropagation(); // no key of the view, nor of the notebook
+      const wanted = input.value.trim().toLowerCase();
+      if (event.key === "Escape") input.closest(".rl-view").focus();
+      else if (event.key !== "Enter") return;
+      else if (wanted && !find((text) => text.toLowerCase().includes(wanted), event.shiftKey)) {
+        live.say(`Nothing ${event.shiftKey ? "before" : "after"} this has "${wanted}".`);
+      }
+      event.preventDefault();
+    },
+  });
+  return input;
+}
+
 /** The keys of a view, in words, and the button that opens and closes them. */
 export function helpOf(rows) {
   const list = element("dl", { class: "rl-help", hidden: "" },

@@ -1,6 +1,8 @@
 // A profile: rows as bars, sorted by any column, and the first calls on a line of time.
 
-import { copyButton, element, helpOf, keepKeys, LiveLine, set, write } from "./page.js";
+import {
+  copyButton, element, findBox, helpOf, keepInView, keepKeys, LiveLine, set, write,
+} from "./page.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const ROW = 18;
@@ -8,6 +10,7 @@ const SPANS_SHOWN = 2000;
 const HELP = [
   ["Tab Enter", "from button to button; a column's button sorts by it, again the other way"],
   ["f i", "rows by function, rows by instruction"],
+  ["/", "find a row; Enter and Shift+Enter go on"],
   ["? Esc", "open and close this help"],
 ];
 const COLUMNS = [
@@ -27,6 +30,15 @@ function render({ model, el }) {
   }, label);
   const choices = { kernels: choice("kernels", "By function"),
     instructions: choice("instructions", "By instruction") };
+  let chosen = -1;
+  const search = findBox("Find a row", live, (has, backwards) => {
+    const texts = [...body.rows].map((row) => `${row.cells[0].textContent} ${row.cells[1].textContent}`);
+    const found = texts.map((text, index) =>
+      (backwards ? index < chosen : index > chosen) && has(text));
+    const at = backwards ? found.lastIndexOf(true) : found.indexOf(true);
+    if (at >= 0) choose(at);
+    return at >= 0;
+  });
   const summary = element("p", {});
   const heads = COLUMNS.map(([name, , numeric], column) => element("th", { scope: "col" },
     element("button", {
@@ -42,12 +54,13 @@ function render({ model, el }) {
   const timeline = element("div", { class: "rl-scroll rl-spans", role: "region", tabindex: "0",
     "aria-label": "Calls on a line of time" });
   const note = element("p", { class: "rl-note" });
+  const pane = element("div", { class: "rl-scroll rl-profile-pane", role: "region", tabindex: "0",
+    "aria-label": "Rows" }, table);
   const root = element("section", {
     class: "rl-view rl-profile", tabindex: "0", "aria-label": "Profile", onkeydown: onKey,
   }, element("div", { class: "rl-toolbar" }, ...Object.values(choices),
-    copyButton(() => root, live), help.button), help.list, summary, timeline, note,
-  element("div", { class: "rl-scroll rl-profile-pane", role: "region", tabindex: "0",
-    "aria-label": "Rows" }, table), live.node);
+    search, copyButton(() => root, live), help.button), help.list, summary, timeline, note, pane,
+  live.node);
   el.append(root);
   const letKeysGo = keepKeys(root);
   const shown = new ResizeObserver(() => drawSpans());
@@ -58,7 +71,8 @@ function render({ model, el }) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     event.stopPropagation();
     const { key } = event;
-    if (key === "?") help.toggle();
+    if (key === "/") search.focus();
+    else if (key === "?") help.toggle();
     else if (key === "Escape") help.toggle(false);
     else if (key === "f" || key === "i") {
       which = key === "f" ? "kernels" : "instructions";
@@ -67,7 +81,19 @@ function render({ model, el }) {
     event.preventDefault();
   }
 
+  /** Mark a row and bring it into view. */
+  function choose(at) {
+    chosen = at;
+    [...body.rows].forEach((row, index) => {
+      row.classList.toggle("rl-current", index === at);
+      set(row, "aria-current", index === at ? "true" : null);
+    });
+    keepInView(pane, body.rows[at], 18);
+    live.say([...body.rows[at].cells].map((cell) => cell.textContent).join(", "));
+  }
+
   function draw() {
+    chosen = -1;
     const rows = [...(which === "kernels" ? kernels : instructions)];
     const [, field] = COLUMNS[sorting.column];
     const order = (a, b) => typeof a === "number" ? a - b : a < b ? -1 : a > b ? 1 : 0;
