@@ -81,6 +81,17 @@ def test_a_recording_that_lost_its_beginning_says_so_and_goes_on(open_page):
     page.get_by_text(f"The first {timeline.dropped} events were dropped").first.wait_for()
 
 
+def test_a_fragment_is_a_link_to_an_event(open_page):
+    page = open_page(PagePool(story()))
+    goto(page, 7)
+    link = page.get_by_role("link", name="Link to this event")
+    assert link.get_attribute("href") == "#event=7"
+    page.evaluate("() => { location.hash = '#event=3'; }")
+    page.wait_for_function("() => document.querySelector('.rl-slider').value === '3'")
+    page.evaluate("() => { location.hash = '#event=5'; location.reload(); }")
+    page.wait_for_function("() => document.querySelector('.rl-slider')?.value === '5'")
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_every_step_shows_what_the_twin_says(open_page, seed):
     view = PagePool(random_run(seed, operations=15)[1])

@@ -7,8 +7,11 @@ import test from "node:test";
 
 const source = readFileSync(new URL("../../relaxlab/widgets/static/replay.js", import.meta.url));
 // through an address with the text in it: a .js file is a module for every Node only so
-const { clamp, countUpTo, Cursor, cut, displayed, floatText, heatCells, linkedStep, logged, mark, narrowText, Replay } =
+const { clamp, countUpTo, Cursor, cut, displayed, floatText, heatCells, logged, mark, narrowText, Replay } =
   await import(`data:text/javascript;base64,${source.toString("base64")}`);
+
+const page = readFileSync(new URL("../../relaxlab/widgets/static/page.js", import.meta.url));
+const { linkedNumber } = await import(`data:text/javascript;base64,${page.toString("base64")}`);
 
 const { cases, floats, narrow } = process.env.RELAXLAB_CASES
   ? JSON.parse(readFileSync(process.env.RELAXLAB_CASES, "utf8"))
@@ -48,9 +51,10 @@ test("watched values hold until the next change, and log lines up to a step", ()
 });
 
 test("a fragment names a step, or none", () => {
-  assert.equal(linkedStep("#step=12"), 12);
+  assert.equal(linkedNumber("#step=12", "step"), 12);
+  assert.equal(linkedNumber("#event=0", "event"), 0);
   for (const other of ["", "#", "#step=", "#step=-1", "#step=1x", "#other=3"]) {
-    assert.equal(linkedStep(other), null);
+    assert.equal(linkedNumber(other, "step"), null);
   }
 });
 

@@ -181,6 +181,39 @@ export function findBox(label, live, find) {
   return input;
 }
 
+/** The number that a fragment such as `#step=12` gives for "step"; null if it gives none. */
+export function linkedNumber(fragment, unit) {
+  const [, name, number] = /^#([a-z]+)=(\d{1,15})$/.exec(fragment) ?? [];
+  return name === unit ? Number(number) : null;
+}
+
+/**
+ * A link to what a page of its own shows, and `listen`, which follows such links.
+ *
+ * In a notebook there is no link: its address is not the view's.
+ */
+export function linkTo(unit) {
+  const standalone = document.documentElement.classList.contains("rl-standalone");
+  const node = element("a", { class: "rl-link" }, `Link to this ${unit}`);
+  node.hidden = !standalone;
+  return {
+    node,
+    show(position) {
+      set(node, "href", `#${unit}=${position}`);
+      set(node, "title", `The address of this page at ${unit} ${position}: copy it from here`);
+    },
+    listen(goto) {
+      const onLink = () => {
+        const number = standalone ? linkedNumber(location.hash, unit) : null;
+        if (number !== null) goto(number);
+      };
+      onLink();
+      globalThis.addEventListener?.("hashchange", onLink);
+      return () => globalThis.removeEventListener?.("hashchange", onLink);
+    },
+  };
+}
+
 /** The keys of a view, in words, and the button that opens and closes them. */
 export function helpOf(rows) {
   const list = element("dl", { class: "rl-help", hidden: "" },

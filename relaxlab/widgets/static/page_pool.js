@@ -7,7 +7,9 @@
 
 import { entryWords, nodeWords, treeOf } from "./engine_replay.js";
 import { bytesOf, EventStream } from "./event_stream.js";
-import { copyButton, element, icon, keepKeys, LiveLine, roving, set, write } from "./page.js";
+import {
+  copyButton, element, icon, keepKeys, linkTo, LiveLine, roving, set, write,
+} from "./page.js";
 import {
   chainOf, countFree, filledRows, nextFree, placeInQueue, PoolReplay, rowsIn, slotOf, usersOf,
 } from "./pool_replay.js";
@@ -140,9 +142,10 @@ export function mountPool({ model, el, moved = () => {} }) {
     type: "text", class: "rl-search", "aria-label": "Find an event", placeholder: "find (/)",
     title: "Find the next event whose words have this text: Enter, Shift+Enter",
   });
+  const link = linkTo(unit);
   const field = (...parts) => element("span", { class: "rl-field" }, ...parts);
   const scrubber = element("div", { class: "rl-scrubber" }, slider,
-    field(unit, jump, `of ${end}`), field("play", rate, `${unit}s/s`), search);
+    field(unit, jump, `of ${end}`), field("play", rate, `${unit}s/s`), search, link.node);
   const columns = element("div", { class: onCalls ? "rl-runs rl-two" : "rl-runs" },
     ...runs.map((run) => makeParts(run)));
   const root = element("section", {
@@ -502,6 +505,7 @@ export function mountPool({ model, el, moved = () => {} }) {
     drawing = null;
     clearTimeout(settling);
     hurry = hurrying;
+    link.show(position);
     if (hurrying) settling = setTimeout(() => draw(), SETTLE_MS);
     // what asks for sizes comes first: asking after a change would lay the page out once more
     for (const run of runs) {
@@ -1087,7 +1091,9 @@ export function mountPool({ model, el, moved = () => {} }) {
   const again = () => later();
   dark?.addEventListener?.("change", again);
   draw();
+  const unlink = link.listen((to) => { pause(); goto(to); });
   const stop = () => {
+    unlink();
     pause();
     cancelAnimationFrame(searching);
     clearTimeout(settling);

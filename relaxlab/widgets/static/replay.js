@@ -389,12 +389,6 @@ export function logged(logs, position, lines = 50) {
   return logs.slice(Math.max(0, count - lines), count);
 }
 
-/** The step that a fragment such as `#step=12` names; null if it names none. */
-export function linkedStep(fragment) {
-  const [, step] = /^#step=(\d{1,15})$/.exec(fragment) ?? [];
-  return step === undefined ? null : Number(step);
-}
-
 const SHADES = 6;
 
 /** Cells of a heat map of the elements that a trace holds: [text, shade or -1 or null for a gap]. */

@@ -4,9 +4,9 @@
 // keys and buttons reach it. Each part draws from the cursor and touches only what differs.
 
 import {
-  copyButton, element, icon, keepInView, keepKeys, LiveLine, roving, set, write,
+  copyButton, element, icon, keepInView, keepKeys, linkTo, LiveLine, roving, set, write,
 } from "./page.js";
-import { Cursor, displayed, heatCells, linkedStep, logged, mark, Replay } from "./replay.js";
+import { Cursor, displayed, heatCells, logged, mark, Replay } from "./replay.js";
 
 const LINE = 18; // pixels, as in vm_stepper.css
 const WIDEST_NAME = 10; // characters; a longer one is wrapped
@@ -58,7 +58,6 @@ const HELP = [
   ["Tab, arrows", "from part to part; within a toolbar or a list of buttons"],
 ];
 // a page of its own has an address that may name a step; a notebook's address is the notebook's
-const STANDALONE = () => document.documentElement.classList.contains("rl-standalone");
 const SIGNS = { "+": "new", "-": "let go", "*": "changed" };
 
 /**
@@ -151,10 +150,9 @@ export function mountStepper({ model, el, moved = () => {} }) {
     placeholder: "Note on this step, then Enter",
     onchange: () => addNote(),
   });
-  const link = element("a", { class: "rl-link" }, "Link to this step");
-  link.hidden = !STANDALONE();
+  const link = linkTo("step");
   const notes = element("ul", { class: "rl-notes", "aria-label": "Notes" });
-  const remarks = element("div", { class: "rl-remarks" }, remark, link, notes);
+  const remarks = element("div", { class: "rl-remarks" }, remark, link.node, notes);
 
   const codeTitle = element("div", { class: "rl-title" });
   const picker = element("select", {
@@ -480,8 +478,7 @@ export function mountStepper({ model, el, moved = () => {} }) {
 
   function drawNotes() {
     const { position, replay } = cursor;
-    set(link, "href", `#step=${position}`);
-    set(link, "title", `The address of this page at step ${position}: copy it from here`);
+    link.show(position);
     const all = (model.get("notes") ?? []).filter(([step]) => step >= replay.first);
     notes.hidden = !all.length;
     const state = JSON.stringify([all, position]);
@@ -859,17 +856,13 @@ export function mountStepper({ model, el, moved = () => {} }) {
     ["inside", onSwitches], ["skip_builtins", onSwitches]];
   for (const [name, listener] of heard) model.on(`change:${name}`, listener);
   begin();
-  const onLink = () => {
-    const step = STANDALONE() ? linkedStep(location.hash) : null;
-    if (step === null) return;
+  const unlink = link.listen((step) => {
     pause();
     cursor.goto(step);
     changed();
-  };
-  onLink();
-  globalThis.addEventListener?.("hashchange", onLink);
+  });
   const stop = () => {
-    globalThis.removeEventListener?.("hashchange", onLink);
+    unlink();
     pause();
     live.stop();
     letKeysGo();
