@@ -79,6 +79,29 @@ def test_the_slider_of_one_drags_the_other(open_page, view):
     settled(page, view)
 
 
+def test_a_hand_that_is_faster_than_the_pictures_is_not_pulled_back(open_page, view):
+    """What one sends the other to is drawn a frame later, when the first is elsewhere already."""
+    page = open_page(view)
+    drag = """([where, first, second]) => new Promise((done) => {
+      const slider = document.querySelector(`.rl-${where} .rl-slider`);
+      const to = (value) => {
+        slider.value = String(value);
+        slider.dispatchEvent(new Event("input"));
+      };
+      const frame = (then) => requestAnimationFrame(then);
+      to(first);
+      frame(() => { to(second); frame(() => frame(() => frame(() => setTimeout(done)))); });
+    })"""
+    for first, second in ((3, 9), (14, 2), (9, 3), (2, 14)):
+        page.evaluate(drag, ["stepper", first, second])
+        view.goto(second)
+        assert places(page) == [second, view.event]
+    for first, second in ((30, 12), (5, len(view.pages)), (12, 30)):
+        page.evaluate(drag, ["pool", first, second])
+        view.event = second
+        assert places(page) == [view.position, second]
+
+
 def test_the_controls_of_the_pages_move_the_stepper(open_page, view):
     page = open_page(view)
     pool = page.locator(".rl-pool")

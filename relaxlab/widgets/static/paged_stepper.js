@@ -48,8 +48,13 @@ function render({ model, el }) {
     };
   }
 
-  function lead(who, action) {
-    if (leader) return; // the other one follows: it does not lead back
+  // Where each was sent by the other one. A picture in a hurry is drawn later, when the one that
+  // leads may be elsewhere already: whoever was sent to a place does not lead from there.
+  const sent = { stepper: null, pool: null };
+
+  function lead(who, place, action) {
+    if (leader || sent[who] === place) return;
+    sent[who] = null;
     leader = who;
     try { action(); } finally { leader = null; }
   }
@@ -67,15 +72,19 @@ function render({ model, el }) {
   el.append(frame);
   pool = mountPool({
     model: part({ position: "event" }), el: below,
-    moved: (event, hurrying) => stepper && lead("pool", () => {
+    moved: (event, hurrying) => stepper && lead("pool", event, () => {
       const step = clock.stepOf(event, stepper.at());
-      if (step !== stepper.at()) stepper.show(step, hurrying);
+      if (step === stepper.at()) return;
+      sent.stepper = step;
+      stepper.show(step, hurrying);
     }),
   });
   stepper = mountStepper({
     model: part({}), el: above,
-    moved: (step, hurrying) => lead("stepper", () => {
-      if (!clock.agree(step, pool.at())) pool.show(clock.eventsBefore(step), hurrying);
+    moved: (step, hurrying) => lead("stepper", step, () => {
+      if (clock.agree(step, pool.at())) return;
+      sent.pool = clock.eventsBefore(step);
+      pool.show(sent.pool, hurrying);
     }),
   });
   return () => {
