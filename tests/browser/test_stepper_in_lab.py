@@ -88,7 +88,7 @@ def test_page_and_kernel_stay_together(opened):
     wait_for_kernel(opened, 3)
     assert marks(opened) == json.loads(kernel(opened, TWIN)) == ["* %1 99"]
     # the same run, shown a second time, follows
-    assert position(opened, 1) == 3
+    wait_for_position(opened, 3, number=1)
     # breakpoints of the page are the kernel's, and moves of the kernel the page's
     view(opened).get_by_role("button", name="Breakpoint at 3", exact=True).click()
     moved = kernel(opened, "print(stepper.breakpoints, stepper.continue_().position)")
