@@ -89,6 +89,11 @@ class PoolRecorder:
         Everything so far, from the first one that was not dropped on.
     tokens : list of str
         Texts of the tokens that were named, each once.
+
+    Raises
+    ------
+    ValueError
+        If ``limit`` is less than 1.
     """
 
     def __init__(

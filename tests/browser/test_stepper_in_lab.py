@@ -91,6 +91,10 @@ def test_page_and_kernel_stay_together(opened):
     wait_for_position(opened, 3, number=1)
     # breakpoints of the page are the kernel's, and moves of the kernel the page's
     view(opened).get_by_role("button", name="Breakpoint at 3", exact=True).click()
+    for _ in range(100):  # a page does not send while it is answered
+        if kernel(opened, "print(stepper.breakpoints)") == "[3]":
+            break
+        page.wait_for_timeout(50)
     moved = kernel(opened, "print(stepper.breakpoints, stepper.continue_().position)")
     assert moved == "[3] 6"
     wait_for_position(opened, 6)

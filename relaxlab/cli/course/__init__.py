@@ -23,7 +23,7 @@ __all__ = ["EXAMPLE", "configure", "run"]
 
 EXAMPLE = """
 relaxlab course release handout
-relaxlab course release --solutions source/relaxlab
+relaxlab course release --solutions teacher
 relaxlab course site public
 """
 
