@@ -141,6 +141,7 @@ class Scalar(Part):
     """A variable, which has no value yet."""
 
     dtype: DataType
+    scope: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,8 @@ def _buffer_annotation(
         raise ValueError(
             f'a tile layout is not supported; expected "default" or None, got {layout!r}'
         )
+    if type(offset_factor) is not int or offset_factor < 0:
+        raise ValueError(f"offset_factor is an integer from 0 on, got {offset_factor!r}")
     # 0 and None ask for the default, as in TVM
     return BufferAnnotation(
         shape,
@@ -342,16 +344,28 @@ def _node(kind: Any) -> Callable[[Any, Any], Expr]:
     """Return what makes a node of two operands, which the operator might compute."""
 
     def make(a: Any, b: Any) -> Expr:
-        node: Expr = kind(*prim_ops.match_dtypes(prim_ops.as_operand(a), prim_ops.as_operand(b)))
+        operands = prim_ops.match_dtypes(prim_ops.as_operand(a), prim_ops.as_operand(b))
+        if kind in (And, Or):
+            _require_bool(kind.__name__, *operands)
+        node: Expr = kind(*operands)
         return node
 
+    make.__name__ = make.__qualname__ = f"T.{kind.__name__}"
     make.__doc__ = f"Make a {kind.__name__} of two scalars, without computing it."
     return make
 
 
 def not_node(a: Any) -> Expr:
     """Make a Not of a scalar, without computing it."""
-    return Not(prim_ops.as_operand(a))
+    operand = prim_ops.as_operand(a)
+    _require_bool("Not", operand)
+    return Not(operand)
+
+
+def _require_bool(name: str, *operands: Expr) -> None:
+    for operand in operands:
+        if not operand.dtype.is_bool:
+            raise TypeError(f"T.{name} takes booleans, got one of dtype {str(operand.dtype)!r}")
 
 
 def assume(condition: Any) -> Call:
@@ -551,9 +565,20 @@ def alloc_local(shape: Any, dtype: Any = "float32", **options: Any) -> parts.All
     return alloc_buffer(shape, dtype, "local", **options)
 
 
-def alloc_scalar(dtype: Any) -> parts.Scalar:
-    """Make a variable in local memory: ``x = T.alloc_scalar("int32")``, then ``x = x + 1``."""
-    return parts.Scalar(dtype.dtype if isinstance(dtype, DtypeConstructor) else DataType(dtype))
+def alloc_scalar(dtype: Any, scope: str = "local") -> parts.Scalar:
+    """Make a variable: ``x = T.alloc_scalar("int32")``, then ``x = x + 1``."""
+    element = dtype.dtype if isinstance(dtype, DtypeConstructor) else DataType(dtype)
+    return parts.Scalar(element, scope)
+
+
+def local_scalar(dtype: Any) -> parts.Scalar:
+    """Make a variable in local memory."""
+    return alloc_scalar(dtype, "local")
+
+
+def shared_scalar(dtype: Any) -> parts.Scalar:
+    """Make a variable in shared memory."""
+    return alloc_scalar(dtype, "shared")
 
 
 def alloc_shared(shape: Any, dtype: Any = "float32", **options: Any) -> parts.Alloc:
@@ -664,7 +689,7 @@ WORDS: dict[str, Any] = {
     "init": init,
     "launch_thread": launch_thread,
     "let": parts.Let(),
-    "local_scalar": alloc_scalar,
+    "local_scalar": local_scalar,
     "match_buffer": match_buffer,
     "max_value": max_value,
     "min_value": min_value,
@@ -675,6 +700,7 @@ WORDS: dict[str, Any] = {
     "sblock_alloc_buffer": sblock_alloc_buffer,
     "sblock_attr": sblock_attr,
     "serial": serial,
+    "shared_scalar": shared_scalar,
     "target": target,
     "thread_binding": thread_binding,
     "tvm_access_ptr": tvm_access_ptr,

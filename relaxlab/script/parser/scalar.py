@@ -16,6 +16,13 @@ from relaxlab.ir.prim import Not
 
 __all__ = ["SCALAR_OPERATORS"]
 
+
+def _not(operand: Expr) -> Expr:
+    """Return the node itself, also of a literal: ``not T.bool(True)`` is read back as it stands."""
+    prim_ops.logical_not(operand)  # refuses what is no boolean
+    return Not(operand)
+
+
 #: By the name of the operator in ``Evaluator.operate``.
 SCALAR_OPERATORS: Final[dict[str, Callable[..., Expr]]] = {
     "add": prim_ops.add,
@@ -32,7 +39,7 @@ SCALAR_OPERATORS: Final[dict[str, Callable[..., Expr]]] = {
     "less": prim_ops.less,
     "less_equal": prim_ops.less_equal,
     "logical_and": prim_ops.logical_and,
-    "logical_not": Not,
+    "logical_not": _not,
     "logical_or": prim_ops.logical_or,
     "mod": prim_ops.floormod,
     "multiply": prim_ops.multiply,

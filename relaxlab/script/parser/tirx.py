@@ -128,6 +128,9 @@ class KernelParser(Evaluator):
             self.whole_body = [each for each in node.body if not _is_declaration(each)]
             body = self._sequence(self.statements(node.body), node)
             root = self.blocks.pop()
+        given = self.attrs.get("global_symbol", node.name)
+        if not isinstance(given, str):
+            raise self.error(node, f"global_symbol is a name, got {given!r}")
         if not options.get("private"):
             self.attrs.setdefault("global_symbol", node.name)
         elif "global_symbol" in self.attrs:
@@ -319,7 +322,7 @@ class KernelParser(Evaluator):
                 self.blocks[-1].allocated.append(buffer)
                 return []
             case parts.Scalar():
-                return [self._new_cell(node, target, value.dtype)]
+                return [self._new_cell(node, target, value.dtype, value.scope)]
             case parts.Alloc():
                 buffer = self._buffer(node, name, value.buffer)
                 if value.buffer.has_layout and not self.signature.is_s_tir:
@@ -359,9 +362,13 @@ class KernelParser(Evaluator):
         made = self._new_cell(node, target, value.dtype)
         return [made, self._store(node, made.buffer, zero, value)]
 
-    def _new_cell(self, node: ast.stmt, target: ast.Name, dtype: DataType) -> AllocBuffer:
+    def _new_cell(
+        self, node: ast.stmt, target: ast.Name, dtype: DataType, scope: str = "local"
+    ) -> AllocBuffer:
         """Make the buffer behind a plain name."""
-        ty = BufferType((IntImm(_INT32, 1),), dtype, storage_scope="local", is_scalar=True)
+        # only what is local prints as a variable: its text has no place for a scope
+        one = (IntImm(_INT32, 1),)
+        ty = BufferType(one, dtype, storage_scope=scope, is_scalar=scope == "local")
         buffer = Var(target.id, ty, self.source.span(target))
         self._define(target, target.id, _ScalarCell(buffer))
         return AllocBuffer(buffer, span=self.source.span(node))

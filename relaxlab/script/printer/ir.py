@@ -13,6 +13,7 @@ variables are TypeVars there, and Python has no arithmetic on those.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from relaxlab.errors import InternalError
 from relaxlab.ir import prim_ops
 from relaxlab.ir.expr import Call, Expr, GlobalVar, StringImm, Var
 from relaxlab.ir.node import Node, children
@@ -307,7 +308,10 @@ def _is_folded(p: Printing, expr: Any) -> bool:
     if p.in_relax or not (isinstance(expr.a, _LITERALS) or isinstance(expr.b, _LITERALS)):
         return False
     kind = type(expr)
-    made: Any = _OPERATORS[kind](expr.a, expr.b)
+    try:
+        made: Any = _OPERATORS[kind](expr.a, expr.b)
+    except (ArithmeticError, TypeError, ValueError, InternalError):
+        return True  # what the operator refuses, a node may hold: a division by zero
     return type(made) is not kind or made.a is not expr.a or made.b is not expr.b
 
 
