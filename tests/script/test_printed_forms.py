@@ -67,8 +67,7 @@ def kernel(body, head='x: T.Buffer((8,), "int32"), c: T.bool'):
         (kernel("pass", 'x: T.Buffer((8,), "int32", offset_factor="a")'), "from 0 on, got 'a'"),
         (kernel("pass", 'x: T.Buffer(("n +",), "int32")'), "'n \\+' is no expression"),
         (
-            "@T.prim_func(private=True)\ndef f(x: T.int32):\n"
-            '    T.func_attr({"global_symbol": "g"})',
+            kernel('T.func_attr({"global_symbol": "g"})').replace("s_tir", "private"),
             "a private function has no global_symbol, but 'g' is given as it",
         ),
     ],
